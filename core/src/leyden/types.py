@@ -21,7 +21,7 @@ class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of the structs below: immutable, keyword-only, encodable by msgspec as JSON or MessagePack."""
 
 
-class Retry(Struct):
+class Retry(Struct, frozen=True):
     """When a rollout gets another attempt.
 
     `max_attempts` counts all attempts, the first included. `on` lists the attempt outcomes after which another one is
@@ -32,7 +32,7 @@ class Retry(Struct):
     on: tuple[Outcome, ...] = ("unresponsive",)
 
 
-class RolloutRequest(Struct):
+class RolloutRequest(Struct, frozen=True):
     """What a caller asks the store for. `id` makes the request idempotent: the same id is the same rollout."""
 
     task: Any
@@ -47,7 +47,7 @@ class RolloutRequest(Struct):
     metadata: dict[str, Any] = {}
 
 
-class Rollout(Struct):
+class Rollout(Struct, frozen=True):
     """One request to run the agent on a task. Times are seconds since the epoch on the store's clock."""
 
     id: str
@@ -69,7 +69,7 @@ class Rollout(Struct):
     """Why the rollout ended as it did; None only while it has not ended or where it succeeded."""
 
 
-class Attempt(Struct):
+class Attempt(Struct, frozen=True):
     """One try at a rollout by one worker, under a lease. Times are seconds since the epoch on the store's clock."""
 
     id: str
@@ -85,7 +85,7 @@ class Attempt(Struct):
     reason: str | None = None
 
 
-class Endpoint(Struct, tag="endpoint"):
+class Endpoint(Struct, tag="endpoint", frozen=True):
     """A policy that is a set of weights behind an OpenAI-compatible URL.
 
     `base_url` ends in `/v1`. `version` counts weight updates and is stamped on every recorded call. `sampling` replaces
@@ -102,7 +102,7 @@ class Endpoint(Struct, tag="endpoint"):
     headers: dict[str, str] = {}
 
 
-class Prompt(Struct, tag="prompt"):
+class Prompt(Struct, tag="prompt", frozen=True):
     """A policy that is a text: it takes the place of the marked agent's system message. The endpoint stays its own."""
 
     text: str
@@ -112,14 +112,14 @@ class Prompt(Struct, tag="prompt"):
 Policy = Endpoint | Prompt
 
 
-class Mark(Struct):
+class Mark(Struct, frozen=True):
     """An agent selector (a glob on the agent path, see `leyden.marks`) and the policy that the agents under it share."""
 
     selector: str
     policy: str = "default"
 
 
-class Resources(Struct):
+class Resources(Struct, frozen=True):
     """An immutable, versioned snapshot that attempts run against. `version` is given by the store (0: not yet)."""
 
     policies: dict[str, Policy] = {}
@@ -131,7 +131,7 @@ class Resources(Struct):
     created_at: float = 0.0
 
 
-class LLMCall(Struct):
+class LLMCall(Struct, frozen=True):
     """What the engine says it read and sampled in one LLM call.
 
     `prompt_ids`, `sampled_ids` are the engine's own token ids, `logprobs` (natural log, same length as `sampled_ids`)
@@ -158,7 +158,7 @@ class LLMCall(Struct):
     completion_tokens: int = 0
 
 
-class Reward(Struct):
+class Reward(Struct, frozen=True):
     """A finite number given to a rollout, or to a part of it.
 
     Without a target it is the rollout's reward. A target is one of: `agent` (a path glob), `span` (a span id),
@@ -178,7 +178,7 @@ class Reward(Struct):
         return any((self.agent, self.span, self.response))
 
 
-class Span(Struct):
+class Span(Struct, frozen=True):
     """One recorded step of an attempt. `start_ns`, `end_ns`: nanoseconds since the epoch on the agent's machine.
 
     `sequence` orders the spans of an attempt by their start, independent of any clock. `agent` is the agent path at
@@ -202,7 +202,7 @@ class Span(Struct):
     reward: Reward | None = None
 
 
-class Claim(Struct):
+class Claim(Struct, frozen=True):
     """What a worker gets: the rollout, its new attempt under a lease, and the resources to run against."""
 
     rollout: Rollout
@@ -210,14 +210,14 @@ class Claim(Struct):
     resources: Resources
 
 
-class Page(Struct, Generic[T]):
+class Page(Struct, Generic[T], frozen=True):
     """One page of a query. Pass `next` as `cursor` for the following one; None says that this was the last."""
 
     items: tuple[T, ...]
     next: str | None = None
 
 
-class Statistics(Struct):
+class Statistics(Struct, frozen=True):
     """Counts over the whole store: rollouts and attempts by status, spans, and the latest resources version."""
 
     rollouts: dict[str, int] = {}

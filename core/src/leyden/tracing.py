@@ -1,0 +1,203 @@
+"""Leyden's own tracer: OpenTelemetry spans inside an attempt become `leyden.types.Span` and go to the attempt's sink.
+
+The provider is private, so a user's tracing set-up is left alone; `watch` adds the same processor to another provider,
+so that spans of a framework's native instrumentation are recorded too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import Span as SdkSpan
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.trace import Status, StatusCode
+
+from leyden import attributes
+from leyden.scope import AttemptScope, child_path, current_agent, current_attempt, with_agent
+from leyden.types import LLMCall, Reward, Span, SpanKind
+
+logger = logging.getLogger(__name__)
+
+_KIND_OF_OPERATION: dict[str, SpanKind] = {attributes.INVOKE_AGENT: "agent", attributes.EXECUTE_TOOL: "tool"}
+_OWN = (attributes.ROLLOUT, attributes.ATTEMPT, attributes.SEQUENCE, attributes.AGENT, attributes.KIND)
+
+
+class ScopeProcessor(SpanProcessor):
+    """Stamps rollout, attempt, agent and sequence on every span started inside an attempt, and hands it over at its end."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, tuple[AttemptScope, int, str]] = {}
+        self._payloads: dict[int, LLMCall | Reward] = {}
+        self.dropped = 0
+
+    def on_start(self, span: SdkSpan, parent_context: otel_context.Context | None = None) -> None:
+        scope = current_attempt(parent_context)
+        context = span.get_span_context()
+        if scope is None or scope.closed or context is None:
+            return
+        given = (span.attributes or {}).get(attributes.AGENT)
+        agent = given if isinstance(given, str) else current_agent(parent_context)
+        self._open[context.span_id] = (scope, scope.next_sequence(), agent)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        context = span.get_span_context()
+        opened = self._open.pop(context.span_id, None) if context else None
+        payload = self._payloads.pop(context.span_id, None) if context else None
+        if opened is None:
+            return
+        scope, sequence, agent = opened
+        try:
+            scope.sink.emit(_to_span(span, scope, sequence, agent, payload))
+        except Exception:  # an observer must not break the agent that it observes
+            self.dropped += 1
+            logger.exception("a span could not be recorded and was dropped")
+
+    def attach(self, span: trace.Span, payload: LLMCall | Reward) -> None:
+        """Give an open span the record that OTel attributes would hold only clumsily. No effect outside an attempt."""
+        span_id = span.get_span_context().span_id
+        if span_id in self._open:
+            self._payloads[span_id] = payload
+
+    def forget(self, attempt_id: str) -> int:
+        """Drop spans of an attempt that were never ended; returns how many there were."""
+        stale = [key for key, (scope, _, _) in list(self._open.items()) if scope.attempt_id == attempt_id]
+        for key in stale:
+            self._open.pop(key, None)
+            self._payloads.pop(key, None)
+        return len(stale)
+
+    def shutdown(self) -> None:
+        self._open.clear()
+        self._payloads.clear()
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        return True
+
+
+def _to_span(
+    span: ReadableSpan, scope: AttemptScope, sequence: int, agent: str, payload: LLMCall | Reward | None
+) -> Span:
+    """The frozen record of an ended OpenTelemetry span."""
+    context, given = span.get_span_context(), dict(span.attributes or {})
+    assert context is not None
+    kind = given.get(attributes.KIND) or _KIND_OF_OPERATION.get(str(given.get(attributes.OPERATION)), "other")
+    for key in _OWN:
+        given.pop(key, None)
+    error = None
+    if span.status.status_code is StatusCode.ERROR:
+        error = span.status.description or "error"
+    return Span(
+        rollout_id=scope.rollout.id,
+        attempt_id=scope.attempt_id,
+        span_id=f"{context.span_id:016x}",
+        trace_id=f"{context.trace_id:032x}",
+        parent_id=f"{span.parent.span_id:016x}" if span.parent else None,
+        sequence=sequence,
+        name=span.name,
+        kind=cast("SpanKind", kind),
+        agent=agent,
+        start_ns=span.start_time or 0,
+        end_ns=span.end_time or 0,
+        error=error,
+        attributes={key: list(value) if isinstance(value, tuple) else value for key, value in given.items()},
+        call=payload if isinstance(payload, LLMCall) else None,
+        reward=payload if isinstance(payload, Reward) else None,
+    )
+
+
+processor = ScopeProcessor()
+_lock = threading.Lock()
+_provider: TracerProvider | None = None
+
+
+def provider() -> TracerProvider:
+    """Leyden's private tracer provider, made at first use. It samples everything, whatever OTEL_* variables say."""
+    global _provider
+    if _provider is None:
+        with _lock:
+            if _provider is None:
+                made = TracerProvider(
+                    sampler=ALWAYS_ON, resource=Resource({"service.name": "leyden"}), shutdown_on_exit=False
+                )
+                made.add_span_processor(processor)
+                _provider = made
+    return _provider
+
+
+def tracer() -> trace.Tracer:
+    """The tracer that adapters open their spans with."""
+    return provider().get_tracer("leyden")
+
+
+def watch(other: TracerProvider) -> None:
+    """Record the spans of another provider too (a framework's native instrumentation)."""
+    if other is not provider():
+        other.add_span_processor(processor)
+
+
+def fail(span: trace.Span, error: BaseException) -> None:
+    """Mark a span as failed by `error`."""
+    text = f"{type(error).__name__}: {error}"
+    span.set_status(Status(StatusCode.ERROR, text[:500]))
+    span.set_attribute(attributes.ERROR_TYPE, type(error).__qualname__)
+
+
+def json_text(value: object) -> str:
+    """JSON text of anything; what JSON does not know is written as its `str`."""
+    return json.dumps(value, default=str, ensure_ascii=False)
+
+
+@contextmanager
+def span(name: str, kind: SpanKind = "other", given: Mapping[str, Any] | None = None) -> Iterator[trace.Span]:
+    """An OpenTelemetry span around the enclosed code; an exception marks it as failed and goes on."""
+    with tracer().start_as_current_span(
+        name, attributes={attributes.KIND: kind, **(given or {})}, record_exception=False, set_status_on_exception=False
+    ) as opened:
+        try:
+            yield opened
+        except BaseException as error:
+            fail(opened, error)
+            raise
+
+
+def open_agent(name: str, framework: str = "python") -> tuple[str, trace.Span]:
+    """Start an `invoke_agent` span for agent `name` below the current agent; the caller ends it.
+
+    Returns the agent path and the span. Nothing is made current.
+    """
+    path = child_path(name, current_agent())
+    opened = tracer().start_span(
+        f"invoke_agent {path}",
+        attributes={
+            attributes.KIND: "agent",
+            attributes.OPERATION: attributes.INVOKE_AGENT,
+            attributes.AGENT_NAME: path.rsplit("/", 1)[-1],
+            attributes.AGENT: path,
+            attributes.FRAMEWORK: framework,
+        },
+    )
+    return path, opened
+
+
+@contextmanager
+def agent_span(name: str, framework: str = "python") -> Iterator[str]:
+    """Enter agent `name` below the current agent: sets the path and opens an `invoke_agent` span. Yields the path."""
+    path, opened = open_agent(name, framework)
+    token = otel_context.attach(trace.set_span_in_context(opened, with_agent(path)))
+    try:
+        yield path
+    except BaseException as error:
+        fail(opened, error)
+        raise
+    finally:
+        otel_context.detach(token)
+        opened.end()
