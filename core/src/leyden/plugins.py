@@ -103,7 +103,7 @@ class Plugins:
                 if name in self._undo:
                     continue
                 try:
-                    undo = implementation.function()
+                    undo: Undo | None = implementation.function()
                 except Exception as error:
                     self._report(name, "leyden_instrument", error)
                     continue
