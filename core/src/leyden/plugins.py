@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import pluggy
 
@@ -103,7 +103,7 @@ class Plugins:
                 if name in self._undo:
                     continue
                 try:
-                    undo: Undo | None = implementation.function()
+                    undo = cast("Undo | None", implementation.function())
                 except Exception as error:
                     self._report(name, "leyden_instrument", error)
                     continue
