@@ -1,0 +1,96 @@
+"""Opening a store by its URL: `memory:`, `sqlite:///runs/store.db`, and whatever plugins add."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from importlib.metadata import EntryPoint, entry_points
+from types import TracebackType
+from typing import Any
+
+from leyden.errors import ConfigError, PluginError
+from leyden.store import LightningStore
+
+ENTRY_POINTS = "leyden.stores"
+"""Entry-point group of stores: the name is the URL scheme, the value a function `open_store(url)` to await."""
+
+Opener = Callable[[str], Awaitable[LightningStore]]
+
+
+class Opening:
+    """A store that is about to be opened: `await` it, or use it in `async with`, which closes the store at the end."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._store: LightningStore | None = None
+
+    async def _open(self) -> LightningStore:
+        self._store = await _opener(self._url)(self._url)
+        return self._store
+
+    def __await__(self) -> Generator[Any, None, LightningStore]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> LightningStore:
+        return await self._open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+
+def open_store(url: str) -> Opening:
+    """The store at `url`.
+
+    `memory:` is a new, empty store in memory. `sqlite:///relative.db`, `sqlite:////absolute.db` and a bare path that ends
+    in `.db` are SQLite files, made where there is none. Other schemes come from plugins. Raises `ConfigError` for a
+    URL that no store takes, `PluginError` for a plugin that cannot be loaded, `StoreUnavailable` where the store
+    cannot be reached.
+    """
+    return Opening(url)
+
+
+def scheme_of(url: str) -> str:
+    """The scheme that decides which store opens `url`."""
+    scheme, colon, _ = url.partition(":")
+    if not colon:
+        return "sqlite" if url.endswith(".db") else url if url == "memory" else ""
+    if len(scheme) == 1:  # a drive letter
+        return "sqlite" if url.endswith(".db") else ""
+    return scheme.lower()
+
+
+def _opener(url: str) -> Opener:
+    scheme = scheme_of(url)
+    if scheme == "memory":
+        from leyden.stores import memory
+
+        return memory.open_store
+    if scheme == "sqlite":
+        from leyden.stores import sqlite
+
+        return sqlite.open_store
+    return _plugin(url, scheme)
+
+
+def _plugin(url: str, scheme: str) -> Opener:
+    found = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    if scheme not in found:
+        known = ", ".join(sorted({"memory", "sqlite", *found}))
+        raise ConfigError(
+            f"no store takes {url!r}. Installed are: {known}. Use sqlite:///path.db for a file, or install the plugin: "
+            "leyden-server for http(s):, leyden-postgres for postgresql:"
+        )
+    return _load(found[scheme])
+
+
+def _load(entry: EntryPoint) -> Opener:
+    try:
+        opener: Opener = entry.load()
+    except Exception as error:
+        raise PluginError(
+            f"the store plugin {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}. "
+            "Reinstall or uninstall it"
+        ) from error
+    return opener

@@ -1,0 +1,108 @@
+"""Rows of a store: spans and tasks as bytes, token ids and log-probs as binary arrays.
+
+Token ids and log-probs are taken out of the span and kept as little-endian arrays with one leading byte that names the
+form, so that other forms can be added without touching old rows. Log-probs are float64: exactly as they were given.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from leyden.errors import InvalidInput
+from leyden.types import Resources, Span
+
+_encoder = msgspec.msgpack.Encoder()
+_spans = msgspec.msgpack.Decoder(Span)
+_resources = msgspec.msgpack.Decoder(Resources)
+
+
+class PackedSpan(NamedTuple):
+    """A span as bytes: all of it but its token ids and log-probs, which are None where there was no LLM call."""
+
+    body: bytes
+    prompt: bytes | None
+    sampled: bytes | None
+    logprobs: bytes | None
+
+
+def pack_span(span: Span) -> PackedSpan:
+    """`span` as bytes, checked to come back as it is; `InvalidInput` where it holds anything but plain data."""
+    try:
+        call = span.call
+        if call is None:
+            body = _encoder.encode(span)
+            _spans.decode(body)
+            return PackedSpan(body, None, None, None)
+        rest = replace(span, call=replace(call, prompt_ids=(), sampled_ids=(), logprobs=()))
+        body = _encoder.encode(rest)
+        _spans.decode(body)  # a span that could not be read back would make its whole attempt unreadable
+        return PackedSpan(
+            body, _pack_ints(call.prompt_ids), _pack_ints(call.sampled_ids), _pack_floats(call.logprobs)
+        )
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidInput(
+            f"span {span.span_id!r} ({span.name}) cannot be stored: {error}. Attributes take plain data: None, bool, "
+            "int, float, str, bytes, lists and dicts of these"
+        )
+
+
+def unpack_span(packed: PackedSpan) -> Span:
+    """The span that `pack_span` was given."""
+    span = _spans.decode(packed.body)
+    if span.call is None or packed.prompt is None or packed.sampled is None or packed.logprobs is None:
+        return span
+    call = replace(
+        span.call,
+        prompt_ids=_unpack(packed.prompt),
+        sampled_ids=_unpack(packed.sampled),
+        logprobs=_unpack(packed.logprobs),
+    )
+    return replace(span, call=call)
+
+
+def pack(value: Any) -> bytes:
+    """Plain data as MessagePack."""
+    return _encoder.encode(value)
+
+
+def unpack(data: bytes) -> Any:
+    """A fresh copy of the plain data in `data`."""
+    return msgspec.msgpack.decode(data)
+
+
+def unpack_resources(data: bytes) -> Resources:
+    """A fresh copy of the resources in `data`."""
+    return _resources.decode(data)
+
+
+def _pack_ints(ids: Sequence[int]) -> bytes:
+    for code in "Hiq":  # vocabularies below 65,536 take two bytes an id
+        try:
+            return _with_form(code, array(code, ids))
+        except OverflowError:
+            continue
+    raise OverflowError("a token id does not fit into 64 bits")
+
+
+def _pack_floats(values: Sequence[float]) -> bytes:
+    return _with_form("d", array("d", values))
+
+
+def _with_form(code: str, numbers: array[Any]) -> bytes:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return code.encode() + numbers.tobytes()
+
+
+def _unpack(data: bytes) -> tuple[Any, ...]:
+    numbers: array[Any] = array(chr(data[0]))
+    numbers.frombytes(memoryview(data)[1:])
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return tuple(numbers)
