@@ -59,7 +59,9 @@ def request(value: RolloutRequest) -> RolloutRequest:
     if taken.id == "":
         raise InvalidInput("the id of a request is empty: leave it out, then the store gives one")
     if taken.retry.max_attempts < 1:
-        raise InvalidInput(f"retry.max_attempts is {taken.retry.max_attempts}, it counts the first attempt: use 1 or more")
+        raise InvalidInput(
+            f"retry.max_attempts is {taken.retry.max_attempts}, it counts the first attempt: use 1 or more"
+        )
     if "succeeded" in taken.retry.on:
         raise InvalidInput("retry.on lists 'succeeded', but a success is never tried again: remove it")
     if taken.timeout_s is not None:

@@ -42,9 +42,7 @@ def pack_span(span: Span) -> PackedSpan:
         rest = replace(span, call=replace(call, prompt_ids=(), sampled_ids=(), logprobs=()))
         body = _encoder.encode(rest)
         _spans.decode(body)  # a span that could not be read back would make its whole attempt unreadable
-        return PackedSpan(
-            body, _pack_ints(call.prompt_ids), _pack_ints(call.sampled_ids), _pack_floats(call.logprobs)
-        )
+        return PackedSpan(body, _pack_ints(call.prompt_ids), _pack_ints(call.sampled_ids), _pack_floats(call.logprobs))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidInput(
             f"span {span.span_id!r} ({span.name}) cannot be stored: {error}. Attributes take plain data: None, bool, "

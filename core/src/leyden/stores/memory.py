@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from msgspec.structs import replace
-
 from leyden import lifecycle
 from leyden.clock import Clock, SystemClock
 from leyden.errors import ConfigError
 from leyden.stores import checks, codec
-from leyden.stores.records import Records, RolloutRecord
+from leyden.stores.records import Records, RolloutRecord, Snapshots
 from leyden.stores.sweeper import Sweeper
 from leyden.stores.waiting import Deadline, Signal, Watches, until
 from leyden.types import (
@@ -47,8 +45,7 @@ class MemoryStore:
     def __init__(self, *, clock: Clock | None = None) -> None:
         self._clock: Clock = clock or SystemClock()
         self._records = Records()
-        self._resources: list[bytes] = []
-        self._published: dict[str, int] = {}
+        self._snapshots = Snapshots()
         self._work = Signal()
         self._watches = Watches()
         self._closed = False
@@ -67,7 +64,7 @@ class MemoryStore:
             existing = new.get(rollout_id) or (known.out() if known else None)
             if existing is None:
                 if request.resources is not None:
-                    self._version(request.resources)
+                    self._snapshots.get(request.resources)
                 new[rollout_id] = lifecycle.new_rollout(request, rollout_id, now)
             elif not checks.same(lifecycle.request_of(existing), request):
                 raise checks.other_content("rollout", rollout_id)
@@ -106,12 +103,12 @@ class MemoryStore:
         now = self._clock.now()
         claims: list[Claim] = []
         while len(claims) < limit and (record := self._records.next_queued(modes)) is not None:
-            version = record.rollout.resources or len(self._resources) or None
+            version = record.rollout.resources or self._snapshots.latest or None
             change = lifecycle.claim(
                 record.rollout, checks.new_id(), worker=worker, lease_s=lease_s, resources=version, now=now
             )
             self._records.apply(record, change)
-            resources = Resources() if version is None else self._version(version)
+            resources = Resources() if version is None else self._snapshots.get(version)
             claims.append(Claim(rollout=record.out(), attempt=change.attempts[0], resources=resources))
         return claims
 
@@ -210,22 +207,14 @@ class MemoryStore:
     async def publish(self, resources: Resources) -> Resources:
         """See `LightningStore.publish`."""
         self._check_open()
-        taken = checks.snapshot(resources)
-        resources_id = taken.id or checks.new_id()
-        if known := self._published.get(resources_id):
-            return checks.published(self._version(known), taken)
-        version = len(self._resources) + 1
-        stored = replace(taken, id=resources_id, version=version, created_at=self._clock.now())
-        self._resources.append(codec.pack(stored))
-        self._published[resources_id] = version
-        return stored
+        return self._snapshots.publish(checks.snapshot(resources), self._clock.now())
 
     async def resources(self, version: int | None = None) -> Resources:
         """See `LightningStore.resources`."""
         self._check_open()
-        if version is None and not self._resources:
+        if version is None and not self._snapshots.latest:
             raise checks.no_resources()
-        return self._version(len(self._resources) if version is None else version)
+        return self._snapshots.get(self._snapshots.latest if version is None else version)
 
     async def rollouts(
         self,
@@ -272,7 +261,7 @@ class MemoryStore:
         rollouts = Counter(record.rollout.status for record in self._records.rollouts.values())
         attempts = Counter(record.attempt.status for record in self._records.attempts.values())
         spans = sum(len(record.spans) for record in self._records.attempts.values())
-        return checks.statistics(rollouts, attempts, spans, len(self._resources))
+        return checks.statistics(rollouts, attempts, spans, self._snapshots.latest)
 
     async def close(self) -> None:
         """See `LightningStore.close`."""
@@ -300,11 +289,6 @@ class MemoryStore:
             self._work.notify()
         elif change.rollout.status in TERMINAL:
             self._watches.ended([change.rollout.id])
-
-    def _version(self, version: int) -> Resources:
-        if not 1 <= version <= len(self._resources):
-            raise checks.unknown("resources of version", [version])
-        return codec.unpack_resources(self._resources[version - 1])
 
     def _check_open(self) -> None:
         if self._closed:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from leyden.lifecycle import Change
 from leyden.stores import checks, codec
-from leyden.types import TERMINAL, Attempt, Mode, Rollout, Span, SpanKind
+from leyden.types import TERMINAL, Attempt, Mode, Resources, Rollout, Span, SpanKind
 
 
 class StoredSpan(NamedTuple):
@@ -132,3 +132,32 @@ class Records:
                 del self.attempts[attempt]
             del self.rollouts[record.rollout.id]
         self._order = [entry for entry in self._order if entry[1] in self.rollouts]
+
+
+class Snapshots:
+    """All published resources, by version from 1."""
+
+    def __init__(self) -> None:
+        self._bodies: list[bytes] = []
+        self._versions: dict[str, int] = {}
+
+    @property
+    def latest(self) -> int:
+        """The latest version, 0 where nothing was published."""
+        return len(self._bodies)
+
+    def get(self, version: int) -> Resources:
+        """The resources of `version`. `NotFound` where there is none."""
+        if not 1 <= version <= len(self._bodies):
+            raise checks.unknown("resources of version", [version])
+        return codec.unpack_resources(self._bodies[version - 1])
+
+    def publish(self, resources: Resources, now: float) -> Resources:
+        """Keep `resources` under the next version, once for each id."""
+        resources_id = resources.id or checks.new_id()
+        if known := self._versions.get(resources_id):
+            return checks.published(self.get(known), resources)
+        stored = replace(resources, id=resources_id, version=self.latest + 1, created_at=now)
+        self._bodies.append(codec.pack(stored))
+        self._versions[resources_id] = stored.version
+        return stored

@@ -32,7 +32,7 @@ CREATE TABLE rollouts (
     ended_at REAL,
     reason TEXT,
     body BLOB NOT NULL                      -- MessagePack of (task, metadata)
-) STRICT;
+);
 CREATE INDEX rollouts_queue ON rollouts (mode, seq) WHERE status = 'queued';
 CREATE INDEX rollouts_status ON rollouts (status, seq);
 CREATE INDEX rollouts_group ON rollouts (grp, seq) WHERE grp IS NOT NULL;
@@ -53,7 +53,7 @@ CREATE TABLE attempts (
     ended_at REAL,
     reason TEXT,
     UNIQUE (rollout, number)
-) STRICT;
+);
 CREATE INDEX attempts_expiry ON attempts (expires_at) WHERE status = 'running';
 
 CREATE TABLE spans (
@@ -65,7 +65,7 @@ CREATE TABLE spans (
     prompt BLOB,
     sampled BLOB,
     logprobs BLOB
-) STRICT;
+);
 CREATE UNIQUE INDEX spans_once ON spans (attempt, span_id);
 CREATE INDEX spans_order ON spans (attempt, sequence, span_id);
 
@@ -73,12 +73,12 @@ CREATE TABLE resources (
     version INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     body BLOB NOT NULL
-) STRICT;
+);
 
 CREATE TABLE ended (                        -- rollouts in the order in which they ended: what waiting processes follow
     no INTEGER PRIMARY KEY AUTOINCREMENT,
     rollout INTEGER NOT NULL UNIQUE         -- rollouts.seq
-) STRICT;
+);
 """
 
 MIGRATIONS: tuple[str, ...] = (FIRST,)
@@ -167,7 +167,9 @@ def unavailable(error: sqlite3.Error, path: Path) -> StoreUnavailable:
     elif "locked" in text or "busy" in text:
         advice = f"another process has kept it locked for {BUSY_S:g} s: look for one that hangs, then try again"
     elif "readonly" in text:
-        advice = "it cannot be written: check the permissions of the file and of its folder, and that it was not deleted"
+        advice = (
+            "it cannot be written: check the permissions of the file and of its folder, and that it was not deleted"
+        )
     elif "unable to open" in text:
         advice = "it cannot be opened: check that the folder exists and that you may write there"
     elif "malformed" in text or "not a database" in text:
