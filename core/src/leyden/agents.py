@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, TypeVar, cast, overload
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 
+from leyden.generators import Carried, carry, carry_async
 from leyden.scope import child_path, with_agent
 from leyden.tracing import agent_span, fail, open_agent
 
@@ -55,105 +56,63 @@ class Agent(AbstractContextManager[str]):
 
     def __call__(self, function: F) -> F:
         _DECLARED[self.name] = function
-        return cast("F", _wrap(self.name, function))
+        return cast("F", wrap(self.name, function))
 
 
-def _wrap(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def wrap(name: str, function: Callable[..., Any], framework: str = "python") -> Callable[..., Any]:
+    """`function` (plain, async, or a generator of either kind) run as agent `name` below the caller's agent.
+
+    For a generator the caller is who makes it, not who consumes it.
+    """
     if inspect.isasyncgenfunction(function):
 
         @functools.wraps(function)
         def async_generator(*args: Any, **kwargs: Any) -> Any:
-            return _step_async(name, function(*args, **kwargs))
+            start = functools.partial(_Steps, name, framework, otel_context.get_current())
+            return carry_async(function(*args, **kwargs), start)
 
         return async_generator
     if inspect.isgeneratorfunction(function):
 
         @functools.wraps(function)
         def generator(*args: Any, **kwargs: Any) -> Any:
-            return _step(name, function(*args, **kwargs))
+            start = functools.partial(_Steps, name, framework, otel_context.get_current())
+            return carry(function(*args, **kwargs), start)
 
         return generator
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def coroutine(*args: Any, **kwargs: Any) -> Any:
-            with agent_span(name):
+            with agent_span(name, framework):
                 return await function(*args, **kwargs)
 
         return coroutine
 
     @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
-        with agent_span(name):
+        with agent_span(name, framework):
             return function(*args, **kwargs)
 
     return plain
 
 
-class _Steps:
-    """Runs the steps of a generator inside the agent's context, and gives the consumer its own back in between."""
+class _Steps(Carried):
+    """The agent's context for the steps of a generator, and the agent's span."""
 
-    def __init__(self, name: str) -> None:
-        path, self._span = open_agent(name)
-        self._context = trace.set_span_in_context(self._span, with_agent(path))
-
-    @contextmanager
-    def step(self) -> Iterator[None]:
-        token = otel_context.attach(self._context)
+    def __init__(self, name: str, framework: str, caller: otel_context.Context) -> None:
+        token = otel_context.attach(caller)
         try:
-            yield
-        except (StopIteration, StopAsyncIteration):
-            raise
-        except BaseException as error:
-            fail(self._span, error)
-            raise
+            path, self._span = open_agent(name, framework)
+            super().__init__(trace.set_span_in_context(self._span, with_agent(path)))
         finally:
-            self._context = otel_context.get_current()
             otel_context.detach(token)
 
-    def end(self) -> None:
-        """End the agent's span."""
+    def failed(self, error: BaseException) -> None:
+        fail(self._span, error)
+
+    def ended(self) -> None:
         self._span.end()
-
-
-def _step(name: str, inner: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    steps, resume = _Steps(name), functools.partial(inner.send, None)
-    try:
-        while True:
-            try:
-                with steps.step():
-                    item = resume()
-            except StopIteration as stop:
-                return stop.value
-            try:
-                resume = functools.partial(inner.send, (yield item))
-            except GeneratorExit:
-                inner.close()
-                raise
-            except BaseException as error:
-                resume = functools.partial(inner.throw, error)
-    finally:
-        steps.end()
-
-
-async def _step_async(name: str, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
-    steps, resume = _Steps(name), functools.partial(inner.asend, None)
-    try:
-        while True:
-            try:
-                with steps.step():
-                    item = await resume()
-            except StopAsyncIteration:
-                return
-            try:
-                resume = functools.partial(inner.asend, (yield item))
-            except GeneratorExit:
-                await inner.aclose()
-                raise
-            except BaseException as error:
-                resume = functools.partial(inner.athrow, error)
-    finally:
-        steps.end()
 
 
 @overload

@@ -1,0 +1,154 @@
+"""Replacing a framework's functions, lazily and reversibly, for adapters whose framework has no event that serves.
+
+Nothing is imported: a patch is applied when its module is there, now or later. Taking it out restores the original;
+where somebody else has wrapped ours meanwhile, ours stays in place and only passes calls on.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import logging
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import wrapt
+
+logger = logging.getLogger(__name__)
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One replaced function.
+
+    `make` gets the original and returns its replacement (for a method: a function that takes `self` first).
+    """
+
+    module: str
+    symbol: str
+    """Name in the module, say `run` or `Tool.run`. A class must define the method itself."""
+    make: Callable[[Function], Function]
+    reason: str
+    """Why no public event serves."""
+    verified: str
+    """Versions of the framework that it was run with."""
+
+
+@dataclass(slots=True)
+class _Applied:
+    owner: Any
+    name: str
+    original: Function
+    replacement: Function
+
+
+@dataclass(eq=False)
+class Patches:
+    """The patches of one adapter. `requires`: the supported versions as requirements, say `("langgraph>=1,<2",)`."""
+
+    adapter: str
+    requires: Sequence[str]
+    patches: Sequence[Patch]
+    missing: list[str] = field(default_factory=list)
+    """Symbols that the installed version of the framework does not have."""
+    active: bool = False
+    _applied: list[_Applied] = field(default_factory=list)
+    _hooked: set[str] = field(default_factory=set)
+    _warned: bool = False
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def install(self) -> Callable[[], None]:
+        """Apply every patch whose module is imported, and the others when it is. Returns `remove`. Twice is once."""
+        with self._lock:
+            if self.active:
+                return self.remove
+            self.active = True
+            for module in dict.fromkeys(patch.module for patch in self.patches):
+                if module in self._hooked:
+                    if module in sys.modules:
+                        self._imported(sys.modules[module])
+                    continue
+                self._hooked.add(module)
+                wrapt.register_post_import_hook(self._imported, module)
+        return self.remove
+
+    def remove(self) -> None:
+        """Put every original back."""
+        with self._lock:
+            self.active = False
+            for done in reversed(self._applied):
+                if vars(done.owner).get(done.name) is done.replacement:
+                    setattr(done.owner, done.name, done.original)
+            self._applied.clear()
+
+    def _imported(self, module: ModuleType) -> None:
+        """Called by the import system: nothing may be raised here, it would break the user's import."""
+        try:
+            with self._lock:
+                if self.active:
+                    self._check_version()
+                    for patch in self.patches:
+                        if patch.module == module.__name__:
+                            self._apply(patch, module)
+        except Exception:
+            logger.exception("adapter %r could not be applied to %s; the agent runs without it", self.adapter, module)
+
+    def _apply(self, patch: Patch, module: ModuleType) -> None:
+        *path, name = patch.symbol.split(".")
+        owner: Any = module
+        for part in path:
+            owner = getattr(owner, part, None)
+        original = vars(owner).get(name) if owner is not None else None
+        if original is None:
+            self.missing.append(f"{patch.module}.{patch.symbol}")
+            logger.warning(
+                "adapter %r: %s.%s is not there, so this is lost: %s. Install a supported version: %s",
+                self.adapter,
+                patch.module,
+                patch.symbol,
+                patch.reason,
+                ", ".join(self.requires),
+            )
+            return
+        if any(done.owner is owner and done.name == name for done in self._applied):
+            return
+        made = patch.make(original)
+
+        @functools.wraps(original)
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            return (made if self.active else original)(*args, **kwargs)
+
+        setattr(owner, name, replacement)
+        self._applied.append(_Applied(owner, name, original, replacement))
+
+    def _check_version(self) -> None:
+        if not self._warned and (problem := outside(self.requires)):
+            self._warned = True
+            logger.warning("adapter %r: %s", self.adapter, problem)
+
+
+def outside(requires: Sequence[str]) -> str | None:
+    """What is wrong with the installed versions by `requires` (PEP 508), in words; None where all is well.
+
+    A distribution that is not installed is not a problem here.
+    """
+    from packaging.requirements import Requirement
+
+    for text in requires:
+        wanted = Requirement(text)
+        try:
+            version = importlib.metadata.version(wanted.name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if not wanted.specifier.contains(version, prereleases=True):
+            return (
+                f"{wanted.name} {version} is outside the tested range {wanted.specifier}; trying all the same. "
+                f"If agents are not found, pip install '{text}'"
+            )
+    return None
