@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 import types
@@ -44,6 +45,36 @@ def test_functions_and_methods_are_replaced_and_put_back(framework: Any) -> None
     assert framework.add(1, 2) == 6
     remove()
     assert (framework.add, framework.Tool.run) == originals
+
+
+async def test_a_replacement_looks_like_its_original(framework: Any) -> None:
+    async def coroutine(self: Any, value: int) -> int:
+        return value
+
+    async def stream(self: Any, value: int) -> Any:
+        yield value
+
+    framework.Tool.arun, framework.Tool.astream = coroutine, stream
+    remove = patches("Tool.run").install()
+    inert = Patches(
+        "test",
+        (),
+        [
+            Patch("a_framework", f"Tool.{name}", lambda original: original, "a test", "1")
+            for name in ("arun", "astream")
+        ],
+    )
+    remove_inert = inert.install()
+    tool = framework.Tool()
+    assert inspect.iscoroutinefunction(tool.arun)
+    assert inspect.isasyncgenfunction(tool.astream)
+    assert str(inspect.signature(tool.arun)) == "(value: 'int') -> 'int'"
+    assert await tool.arun(3) == 3
+    assert [item async for item in tool.astream(4)] == [4]
+    assert framework.Tool.run(tool, 5) == 10
+    remove_inert()
+    remove()
+    assert framework.Tool.arun is coroutine
 
 
 def test_one_that_was_wrapped_by_somebody_else_becomes_inert(framework: Any) -> None:

@@ -6,7 +6,6 @@ where somebody else has wrapped ours meanwhile, ours stays in place and only pas
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
 import logging
 import sys
@@ -118,12 +117,15 @@ class Patches:
             return
         if any(done.owner is owner and done.name == name for done in self._applied):
             return
-        made = patch.make(original)
+        made, method = patch.make(original), bool(path)
 
-        @functools.wraps(original)
-        def replacement(*args: Any, **kwargs: Any) -> Any:
-            return (made if self.active else original)(*args, **kwargs)
+        def call(wrapped: Function, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if not self.active:
+                return wrapped(*args, **kwargs)
+            return made(instance, *args, **kwargs) if method else made(*args, **kwargs)
 
+        # A wrapt wrapper still looks like its original (coroutine function, generator function, signature).
+        replacement: Function = wrapt.FunctionWrapper(original, call)
         setattr(owner, name, replacement)
         self._applied.append(_Applied(owner, name, original, replacement))
 
