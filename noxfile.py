@@ -166,7 +166,8 @@ def heavy(session: nox.Session) -> str:
         shutil.rmtree(CACHE / "heavy", ignore_errors=True)  # an older one is 4 GB that nothing uses any more
         session.run(sys.executable, "-m", "venv", str(folder), external=True)
         # pip rather than uv: torch's CPU build must come from wherever this machine's pip is told to find it.
-        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+        session.log("installing torch, vLLM and verl: 2 to 8 minutes and 4 GB, once")
         session.run(*pip, "--upgrade", "pip", external=True)
         session.run(*pip, *pins("tools"), *pins("heavy"), "hatchling", "editables", *outside, external=True)
         (folder / "complete").touch()
@@ -180,7 +181,7 @@ def _refresh(session: nox.Session, folder: Path, needs: Needs) -> None:
     digest = _digest([(package.folder / "pyproject.toml").read_text() for package in needs.local])
     if stamp.exists() and stamp.read_text() == digest:
         return
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     session.run(*pip, "--no-deps", "--no-build-isolation", *needs.editable, external=True)
     session.run(python, "-m", "leyden_lightningrl.environment", "--fix", external=True)
     stamp.write_text(digest)
