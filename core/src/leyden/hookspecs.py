@@ -66,7 +66,8 @@ class LeydenSpec:
     def leyden_identify(self) -> str | None:
         """The path of the agent that is making the LLM call right now, or None if this framework is not calling.
 
-        Under 0.1 ms, no I/O, no imports. Asked only where the OTel context names no agent or an adapter knows better.
+        Under 0.1 ms, no I/O, no imports. Asked only where the OTel context names no agent (see
+        `leyden.plugins.calling_agent`), so give the whole path.
         """
 
     @hookspec

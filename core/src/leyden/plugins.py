@@ -16,6 +16,8 @@ import pluggy
 
 from leyden.errors import PluginError
 from leyden.hookspecs import AgentInfo, Check, LeydenSpec, PluginInfo, Undo
+from leyden.scope import current_agent
+from leyden.types import Span
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +139,11 @@ class Plugins:
         self.load()
         return [agent for _, agents in self._each("leyden_discover", target=target) for agent in agents]
 
+    def span(self, span: Span) -> None:
+        """Show a finished span to every plugin that looks at spans."""
+        if self.manager.hook.leyden_span.get_hookimpls():
+            self._each("leyden_span", span=span)
+
     def first(self, hook: str, **arguments: Any) -> Any:
         """The first answer to `hook` that is not None."""
         self.load()
@@ -161,6 +168,15 @@ class Plugins:
 
 
 plugins = Plugins()
+
+
+def calling_agent() -> str:
+    """The path of the agent that is making a call right now, "" for none: the one rule that every transport uses.
+
+    The OTel context decides where it names an agent. Only where it names none (a thread that it was not carried into, a
+    framework whose adapter cannot set it) the adapters are asked.
+    """
+    return current_agent() or plugins.identify() or ""
 
 
 def instrument() -> None:

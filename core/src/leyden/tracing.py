@@ -11,19 +11,19 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace import Span as SdkSpan
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import Status, StatusCode
 
 from leyden import attributes
 from leyden.scope import AttemptScope, child_path, current_agent, current_attempt, with_agent
 from leyden.types import LLMCall, Reward, Span, SpanKind
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace import Span as SdkSpan
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +31,11 @@ _KIND_OF_OPERATION: dict[str, SpanKind] = {attributes.INVOKE_AGENT: "agent", att
 _OWN = (attributes.ROLLOUT, attributes.ATTEMPT, attributes.SEQUENCE, attributes.AGENT, attributes.KIND)
 
 
-class ScopeProcessor(SpanProcessor):
-    """Stamps rollout, attempt, agent and sequence on every span started inside an attempt, and hands it over at its end."""
+class ScopeProcessor:
+    """Stamps rollout, attempt, agent and sequence on every span started inside an attempt, and hands it over at its end.
+
+    `leyden.sdk.Bridge` is its face towards the OpenTelemetry SDK.
+    """
 
     def __init__(self) -> None:
         self._open: dict[int, tuple[AttemptScope, int, str]] = {}
@@ -74,13 +77,6 @@ class ScopeProcessor(SpanProcessor):
             self._open.pop(key, None)
             self._payloads.pop(key, None)
         return len(stale)
-
-    def shutdown(self) -> None:
-        self._open.clear()
-        self._payloads.clear()
-
-    def force_flush(self, timeout_millis: int = 30000) -> bool:
-        return True
 
 
 def _to_span(
@@ -125,11 +121,9 @@ def provider() -> TracerProvider:
     if _provider is None:
         with _lock:
             if _provider is None:
-                made = TracerProvider(
-                    sampler=ALWAYS_ON, resource=Resource({"service.name": "leyden"}), shutdown_on_exit=False
-                )
-                made.add_span_processor(processor)
-                _provider = made
+                from leyden.sdk import make_provider  # only here: the SDK takes as long to import as all of Leyden
+
+                _provider = make_provider(processor)
     return _provider
 
 
@@ -140,8 +134,10 @@ def tracer() -> trace.Tracer:
 
 def watch(other: TracerProvider) -> None:
     """Record the spans of another provider too (a framework's native instrumentation)."""
+    from leyden.sdk import Bridge
+
     if other is not provider():
-        other.add_span_processor(processor)
+        other.add_span_processor(Bridge(processor))
 
 
 def fail(span: trace.Span, error: BaseException) -> None:
