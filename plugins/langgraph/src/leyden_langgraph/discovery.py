@@ -94,7 +94,7 @@ def functions(target: Any) -> Iterator[Any]:
     for tool in (getattr(target, "tools_by_name", None) or {}).values():
         yield from functions(tool)
     for name in ("func", "coroutine" if isinstance(target, BaseTool) else "afunc"):
-        function = getattr(target, name, None)
+        function: Any = getattr(target, name, None)
         while isinstance(function, functools.partial):
             function = function.func
         if is_function(function):
@@ -130,7 +130,7 @@ def written_by_user(target: Any) -> Any:
     if isinstance(target, (Pregel, ToolNode)):
         return target
     for name in ("func", "afunc"):
-        function = getattr(target, name, None)
+        function: Any = getattr(target, name, None)
         if callable(function) and type(target).__module__.startswith("langgraph."):
             return function
     return target
