@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from leyden.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from leyden.types import (
@@ -48,9 +48,10 @@ def snapshot(value: R) -> R:
         )
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two values have the same content, whatever the order of their dicts."""
-    return _stable.encode(one) == _stable.encode(other)
+def same(one: R, other: R) -> bool:
+    """Whether two requests or resources have the same content, whatever the order of their dicts."""
+    fields = zip(astuple(one), astuple(other), strict=True)
+    return all(a == b or _stable.encode(a) == _stable.encode(b) for a, b in fields)  # a NaN equals itself as bytes only
 
 
 def request(value: RolloutRequest) -> RolloutRequest:
