@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -160,12 +159,17 @@ class _AsyncTee:
         self._copy.end(_EARLY, quiet=True)
 
 
-@functools.lru_cache(maxsize=16)
+_classes: dict[tuple[type[Any], type[Any]], Any] = {}
+
+
 def _tee_class(inner: type[Any], kind: type[Any]) -> Any:
     """A tee that the HTTP library of `inner` (httpx, or httpx2 from openai 3 on) takes for a byte stream of its own."""
-    name = "SyncByteStream" if kind is _SyncTee else "AsyncByteStream"
-    base = next((base for base in inner.__mro__ if base.__name__ == name), object)
-    return type(kind.__name__.strip("_"), (kind, base), {})
+    made = _classes.get((inner, kind))
+    if made is None:
+        name = "SyncByteStream" if kind is _SyncTee else "AsyncByteStream"
+        base = next((base for base in inner.__mro__ if base.__name__ == name), object)
+        made = _classes[inner, kind] = type(kind.__name__.strip("_"), (kind, base), {})
+    return made
 
 
 def tee(response: Any, call: Call, events: bool) -> Any:
