@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import pytest
@@ -29,10 +29,9 @@ class Base:
         return ManualClock()
 
     @pytest.fixture
-    async def store(self, clock: ManualClock) -> AsyncIterator[LightningStore]:
+    def store(self, clock: ManualClock) -> Any:
         """A fresh, empty store that goes by `clock`."""
         raise NotImplementedError("override the fixture `store` with one that yields a fresh, empty store")
-        yield
 
     async def advance(self, clock: ManualClock, seconds: float) -> None:
         """Let `seconds` pass on the store's clock."""

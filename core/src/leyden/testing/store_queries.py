@@ -11,7 +11,7 @@ import pytest
 from leyden.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from leyden.store import LightningStore
 from leyden.testing.store_base import PATIENCE_S, Base, a_span, one, start
-from leyden.types import Resources, Rollout, RolloutRequest
+from leyden.types import Mode, Resources, Rollout, RolloutRequest
 
 Call = Callable[[LightningStore], Awaitable[Any]]
 
@@ -43,13 +43,13 @@ class QueryRules(Base):
     """What can be asked, and what a store says when it cannot answer."""
 
     async def _five(self, store: LightningStore) -> None:
-        modes = ["train", "val", "train", "test", "train"]
+        modes: list[Mode] = ["train", "val", "train", "test", "train"]
         groups = ["g", "g", None, "h", "g"]
         await store.enqueue(
             [
                 RolloutRequest(task=i, id=f"r{i}", mode=m, group=g)
                 for i, (m, g) in enumerate(zip(modes, groups, strict=True))
-            ]  # type: ignore[arg-type]
+            ]
         )
         first, second, _ = await store.claim("w", limit=3)
         await store.finish(first.attempt.id, "succeeded")

@@ -14,6 +14,8 @@ from leyden.testing.clock import ManualClock
 from leyden.testing.store_base import Base, a_span, an_llm_span, ended, start
 from leyden.types import Endpoint, LLMCall, Mark, Prompt, Resources, Retry, Span
 
+NO_IDS: dict[str, Any] = {"sampled_ids": ("a",)}
+
 
 class SpanRules(Base):
     """What attempts leave behind, and what they run against."""
@@ -58,8 +60,8 @@ class SpanRules(Base):
 
     @pytest.mark.parametrize(
         "wrong",
-        [{"attributes": {"x": object()}}, {"kind": "chat"}, {"call": LLMCall(sampled_ids=("a",))}],
-        ids=str,  # type: ignore[arg-type]
+        [{"attributes": {"x": object()}}, {"kind": "chat"}, {"call": LLMCall(**NO_IDS)}],
+        ids=str,
     )
     async def test_a_span_that_is_not_plain_data_is_refused(self, store: LightningStore, wrong: dict[str, Any]) -> None:
         attempt = (await start(store)).attempt
