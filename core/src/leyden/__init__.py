@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from leyden.agents import agent, declare
 from leyden.algorithm import Algorithm, TrainingRun
 from leyden.emit import emit_exception, emit_message, emit_object, emit_reward, span
@@ -10,8 +12,13 @@ from leyden.errors import LeydenError
 from leyden.hookspecs import hookimpl
 from leyden.marks import trainable
 from leyden.plugins import instrument, uninstrument
+from leyden.prompts import prompt
+from leyden.rollout_function import rollout
 from leyden.store import LightningStore
 from leyden.types import Endpoint, Mark, Prompt, Resources, Reward, Rollout, Span
+
+if TYPE_CHECKING:
+    from leyden.training import TrainingResult, train, train_async
 
 __version__ = "0.1.0"
 
@@ -27,6 +34,7 @@ __all__ = [
     "Reward",
     "Rollout",
     "Span",
+    "TrainingResult",
     "TrainingRun",
     "agent",
     "declare",
@@ -36,7 +44,20 @@ __all__ = [
     "emit_reward",
     "hookimpl",
     "instrument",
+    "prompt",
+    "rollout",
     "span",
+    "train",
+    "train_async",
     "trainable",
     "uninstrument",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`train` brings in the runner and the store; an agent that only emits does not need them."""
+    if name in ("TrainingResult", "train", "train_async"):
+        from leyden import training
+
+        return getattr(training, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,364 @@
+"""`leyden.train`: wires the user's rollout function, a store, workers and an algorithm, and sees the run to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from os import PathLike
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from leyden import algorithms, target
+from leyden.algorithm import Algorithm
+from leyden.discovery import resolve_marks
+from leyden.errors import ConfigError, LeydenError
+from leyden.metrics import MetricLog
+from leyden.plugins import instrument as instrument_now
+from leyden.report import CaptureReport
+from leyden.rollout_function import check_function, name_of
+from leyden.run import OnFailed, StoreRun
+from leyden.run_directory import default_directory, open_directory
+from leyden.runner import Runner
+from leyden.store import LightningStore
+from leyden.stores import open_store, scheme_of
+from leyden.summary import summarise
+from leyden.tasks import Tasks, digest, load_task_sets, load_tasks
+from leyden.types import Policy, Struct
+from leyden.workers import Method, Workers
+
+
+class Interrupted(KeyboardInterrupt, SystemExit):
+    """A run was stopped by Ctrl-C or SIGTERM, and ended cleanly. A script that does not catch it ends without a
+    traceback and with the usual exit status (128 + the signal)."""
+
+
+class TrainingResult(Struct, frozen=True):
+    """What `train` returns."""
+
+    directory: Path
+    scores: list[dict[str, Any]]
+    """Before, after and best of every score (`metric`, `held_out`, `before`, `after`, `best`, `best_step`)."""
+    history: list[tuple[int, dict[str, float]]]
+    """Everything that was logged: (step, metrics)."""
+    policies: dict[str, Policy]
+    """The policies as they were published last."""
+    summary: dict[str, Any]
+    """The content of `summary.json`."""
+
+
+class TrainingSettings(Struct, frozen=True):
+    """The arguments of `train` that say how to run, not what. See `train`."""
+
+    store: Any = None
+    processes: int = 1
+    concurrency: int = 16
+    method: Method = "spawn"
+    lease_s: float = 30.0
+    timeout_s: float | None = 600.0
+    max_attempts: int = 3
+    on_failed: OnFailed = "drop"
+    external_runners: bool = False
+    instrument: bool = True
+
+    def check(self) -> None:
+        """Raise `ConfigError` for settings that cannot work."""
+        try:
+            msgspec.convert(msgspec.structs.asdict(self), TrainingSettings)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"train(): {error}")
+        if self.processes < 0 or self.concurrency < 1 or self.max_attempts < 1:
+            raise ConfigError("train(): processes must be 0 or more, concurrency and max_attempts 1 or more")
+        if self.lease_s <= 0 or (self.timeout_s is not None and self.timeout_s <= 0):
+            raise ConfigError("train(): lease_s and timeout_s are seconds above 0 (timeout_s=None sets no limit)")
+        in_process = self.processes == 0 and not self.external_runners
+        if self.store is not None and not isinstance(self.store, str) and self.processes and not self.external_runners:
+            raise ConfigError("worker processes need the store's URL: give store='sqlite:///…', or processes=0")
+        if isinstance(self.store, str) and scheme_of(self.store) == "memory" and not in_process:
+            raise ConfigError(
+                "a store in memory cannot be shared with worker processes: use processes=0 or a sqlite: URL"
+            )
+
+
+class Training:
+    """One run from its checks to its summary. Everything that can be wrong is found by the constructor and `prepare`."""
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        algorithm: Algorithm | str,
+        settings: TrainingSettings,
+        *,
+        tasks: Tasks,
+        val_tasks: Tasks | Mapping[str, Tasks] | None,
+        app: object,
+        directory: str | PathLike[str] | None,
+        resume: bool,
+        seed: int,
+        command: Mapping[str, Any] | None,
+    ) -> None:
+        check_function(function)
+        settings.check()
+        if resume and directory is None:
+            raise ConfigError("resume=True needs the directory of the run: train(…, resume=True, directory='runs/…')")
+        self.function, self.settings, self.resume, self.seed = function, settings, resume, seed
+        self.target = None
+        if settings.processes and not settings.external_runners and settings.method == "spawn":
+            self.target = target.target_of(function)
+        self.algorithm = algorithms.make(algorithm, {}) if isinstance(algorithm, str) else algorithms.check(algorithm)
+        self.tasks, self.val_tasks = load_tasks(tasks), load_task_sets(val_tasks)
+        if settings.instrument:
+            instrument_now()
+        self.marks, self.agents = resolve_marks(function, app)
+        self.directory = Path(directory) if directory is not None else default_directory(self._name())
+        self.command = dict(command or {})
+        self.interrupted = 0
+
+    def _name(self) -> str:
+        try:
+            return (self.target or target.target_of(self.function)).name
+        except ConfigError:
+            return name_of(self.function).rsplit(".", 1)[-1].strip("<>")
+
+    def prepare(self) -> None:
+        """Make or check the run's directory, and let the algorithm check its settings."""
+        described = {
+            "function": name_of(self.function),
+            "algorithm": algorithms.describe(self.algorithm),
+            "marks": [f"{mark.selector}={mark.policy}" for mark in self.marks],
+            "seed": self.seed,
+            "tasks": digest(self.tasks),
+            "val_tasks": {name: digest(tasks) for name, tasks in self.val_tasks.items()},
+        }
+        existed = self.directory.exists()
+        unchecked = {"store": self.settings.store if isinstance(self.settings.store, str) else None, **self.command}
+        run_id = open_directory(self.directory, described, resume=self.resume, unchecked=unchecked)
+        self.metrics = MetricLog(self.directory, self.val_tasks)
+        settings = self.settings
+        self.run = StoreRun(
+            run_id=run_id,
+            directory=self.directory,
+            seed=self.seed,
+            tasks=self.tasks,
+            val_tasks=self.val_tasks,
+            marks=self.marks,
+            resumed=self.resume,
+            metrics=self.metrics,
+            timeout_s=settings.timeout_s,
+            max_attempts=settings.max_attempts,
+            on_failed=settings.on_failed,
+        )
+        try:
+            getattr(self.algorithm, "check", lambda run: None)(self.run)
+        except BaseException:
+            if not self.resume:
+                (self.directory / "run.json").unlink()
+                if not existed:
+                    self.directory.rmdir()
+            raise
+
+    async def train(self) -> TrainingResult:
+        """Run the algorithm to its end; whatever happens, end the workers, close the store and write the summary."""
+        status, reason = "failed", "ended by an error outside the algorithm"
+        self.metrics.say(self._first_line())
+        try:
+            async with self._stop_by_signal(), self._store() as store:
+                self.run.store = store
+                if self.resume:
+                    await self.run.cancel_leftovers()
+                async with self._runner(store):
+                    await self.algorithm.run(self.run)
+            status, reason = "finished", ""
+        except asyncio.CancelledError:
+            status, reason = "stopped", f"go on with resume=True, directory={str(self.directory)!r}"
+            raise
+        except LeydenError as error:
+            reason = str(error)
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            summary = self._summarise(status, reason)
+        return TrainingResult(
+            directory=self.directory,
+            scores=summary["scores"],
+            history=self.metrics.history,
+            policies=self.run.latest_policies,
+            summary=summary,
+        )
+
+    def _first_line(self) -> str:
+        held_out = "".join(f", {name}: {len(tasks)}" for name, tasks in self.val_tasks.items())
+        marked = ", ".join(f"{mark.selector} → {mark.policy}" for mark in self.marks)
+        verb = "resuming" if self.resume else "training"
+        return f"{verb} {marked} with {type(self.algorithm).__name__} (tasks: {len(self.tasks)}{held_out}) in {self.directory}"
+
+    def _summarise(self, status: str, reason: str) -> dict[str, Any]:
+        self.metrics.flush()
+        try:
+            added = dict(getattr(self.algorithm, "summary", dict)()) if status == "finished" else {}
+        except Exception as error:
+            added = {"the algorithm's own summary failed": f"{type(error).__name__}: {error}"}
+        report: CaptureReport = self.run.report
+        summary, text = summarise(
+            self.directory, self.metrics, report, self.run.latest_policies, added, status=status, reason=reason or None
+        )
+        self.metrics.say(text)
+        return summary
+
+    @asynccontextmanager
+    async def _store(self) -> AsyncIterator[LightningStore]:
+        given = self.settings.store
+        if given is not None and not isinstance(given, str):
+            yield given  # the caller's to close
+            return
+        async with AsyncExitStack() as stack:
+            url = given or f"sqlite:///{(self.directory / 'store.db').absolute()}"
+            if self.settings.processes and not self.settings.external_runners and self.settings.method == "fork":
+                await self._start_workers(stack, url)  # before the store is opened here: see leyden.supervisor
+                yield await stack.enter_async_context(open_store(url))
+                return
+            store = await stack.enter_async_context(open_store(url))
+            if self.settings.processes and not self.settings.external_runners:
+                await self._start_workers(stack, url)
+            yield store
+
+    async def _start_workers(self, stack: AsyncExitStack, url: str) -> None:
+        settings = self.settings
+        workers = Workers(
+            self.target or self.function,
+            url,
+            processes=settings.processes,
+            concurrency=settings.concurrency,
+            method=settings.method,
+            lease_s=settings.lease_s,
+            instrument=settings.instrument,
+        )
+        workers.start()
+        stack.push_async_callback(asyncio.to_thread, workers.stop)
+        self.run.check_workers = workers.check
+
+    @asynccontextmanager
+    async def _runner(self, store: LightningStore) -> AsyncIterator[None]:
+        """The runner in this process, where no worker processes are wanted."""
+        if self.settings.processes or self.settings.external_runners:
+            yield
+            return
+        runner = Runner(store, self.function, concurrency=self.settings.concurrency, lease_s=self.settings.lease_s)
+        task = asyncio.create_task(runner.run())
+        self.run.check_workers = lambda: task.result() if task.done() else None
+        try:
+            yield
+        finally:
+            runner.stop()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _stop_by_signal(self) -> AsyncIterator[None]:
+        """Ctrl-C and SIGTERM cancel the run once; a second Ctrl-C is a KeyboardInterrupt wherever it hits."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = number
+            loop.call_soon_threadsafe(task.cancel)
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def train(
+    function: Callable[[Any], Any],
+    *,
+    tasks: Tasks,
+    algorithm: Algorithm | str,
+    val_tasks: Tasks | Mapping[str, Tasks] | None = None,
+    app: object = None,
+    directory: str | PathLike[str] | None = None,
+    resume: bool = False,
+    seed: int = 0,
+    store: str | LightningStore | None = None,
+    processes: int = 1,
+    concurrency: int = 16,
+    method: Method = "spawn",
+    lease_s: float = 30.0,
+    timeout_s: float | None = 600.0,
+    max_attempts: int = 3,
+    on_failed: OnFailed = "drop",
+    external_runners: bool = False,
+    instrument: bool = True,
+    command: Mapping[str, Any] | None = None,
+) -> TrainingResult:
+    """Train the marked agents of the system that `function` runs; returns when the algorithm is done.
+
+    function: takes a task, runs the agents, returns the reward (see `leyden.rollout`).
+    tasks, val_tasks: a path (.jsonl, .json, .csv, .txt) or a list; `val_tasks` may be several held-out sets by name.
+    algorithm: the object, or the name of an installed one.
+    app: the framework's object, where the agents in it are not found through `function`.
+    directory: of the run, by default `runs/<name>-<time>`; with `resume` the run in it goes on.
+    store: URL (by default SQLite in `directory`), or an open store if everything runs in this process.
+    processes: worker processes, each with `concurrency` rollouts at once; 0 runs the agent in this process.
+    method: "spawn" loads the user's file again in each worker, "fork" copies this process.
+    timeout_s: limit of one attempt. max_attempts: how often a rollout is tried when its worker died.
+    on_failed: a rollout that failed is left out ("drop"), kept for what it recorded ("keep"), or tried again, up to
+        `max_attempts` times, and then left out ("retry").
+    external_runners: start no workers; `leyden runner` does the work elsewhere, from the same store.
+    command: kept in `run.json` for whoever resumes the run.
+
+    Every error of the caller's is a `LeydenError` raised before anything starts. Ctrl-C ends the run cleanly.
+    """
+    if target.loading():
+        raise target.LoadingStopped
+    if _in_event_loop():
+        raise ConfigError("train() cannot wait inside a running event loop: use `await leyden.train_async(…)` there")
+    training = _training({**locals()})
+    try:
+        return asyncio.run(training.train())
+    except asyncio.CancelledError:
+        if not training.interrupted:
+            raise
+    print(f"stopped; go on with --resume {training.directory}", file=sys.stderr)
+    raise Interrupted(128 + training.interrupted)
+
+
+async def train_async(function: Callable[[Any], Any], **arguments: Any) -> TrainingResult:
+    """`train` for a caller that is in an event loop already; takes the same arguments."""
+    if target.loading():
+        raise target.LoadingStopped
+    return await _training({"function": function, **arguments}).train()
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _training(arguments: dict[str, Any]) -> Training:
+    """A prepared run from the arguments of `train`."""
+    how = {name: arguments[name] for name in TrainingSettings.__struct_fields__ if name in arguments}
+    what = {name: value for name, value in arguments.items() if name not in how}
+    for name in ("val_tasks", "app", "directory", "command"):
+        what.setdefault(name, None)
+    what = {"resume": False, "seed": 0, **what}
+    training = Training(what.pop("function"), what.pop("algorithm"), TrainingSettings(**how), **what)
+    training.prepare()
+    return training
