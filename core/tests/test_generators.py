@@ -3,10 +3,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
+from opentelemetry import context as otel_context
+
 import leyden
 from leyden.generators import pull, pull_async
 from leyden.scope import current_agent
-from opentelemetry import context as otel_context
 
 
 @leyden.agent("writer")
@@ -67,6 +68,28 @@ async def test_an_abandoned_async_generator_leaks_nothing() -> None:
     assert [await anext(made), await anext(made)] == ["writer", "writer/inner"]
     await made.aclose()  # type: ignore[attr-defined]
     assert current_agent() == ""
+
+
+def test_one_that_is_abandoned_when_the_loop_ends_is_closed_once() -> None:
+    complaints, closed = [], []
+
+    @leyden.agent("writer")
+    async def endless() -> AsyncIterator[str]:
+        try:
+            while True:
+                yield current_agent()
+        finally:
+            closed.append(current_agent())
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, complaint: complaints.append(complaint))
+        async for word in endless():
+            assert word == "writer"
+            break
+
+    asyncio.run(main())
+    assert closed == ["writer"]
+    assert complaints == []
 
 
 async def test_pulled_items_are_computed_in_the_given_context() -> None:

@@ -7,6 +7,7 @@ import types
 from typing import Any
 
 import pytest
+
 from leyden.patching import Patch, Patches, outside
 
 

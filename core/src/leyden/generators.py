@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,7 +63,7 @@ def carry(inner: Generator[Any, Any, Any], start: Callable[[], Carried]) -> Gene
 
 async def carry_async(inner: AsyncGenerator[Any, Any], start: Callable[[], Carried]) -> AsyncGenerator[Any, Any]:
     """`carry` for an async generator."""
-    carried, resume = start(), functools.partial(inner.asend, None)
+    carried, resume = start(), functools.partial(_first, inner)
     try:
         while True:
             try:
@@ -80,6 +81,17 @@ async def carry_async(inner: AsyncGenerator[Any, Any], start: Callable[[], Carri
                 resume = functools.partial(inner.athrow, error)
     finally:
         carried.ended()
+
+
+def _first(inner: AsyncGenerator[Any, Any]) -> Coroutine[Any, Any, Any]:
+    """The first step of `inner`, unknown to the event loop: it is closed by the generator around it, and a loop that
+    shuts down would close it a second time at the same moment."""
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        return inner.asend(None)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
 
 
 def pull(source: Iterator[Any], context: otel_context.Context) -> Iterator[Any]:

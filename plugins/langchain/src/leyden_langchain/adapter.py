@@ -8,7 +8,6 @@ from typing import Any
 
 from leyden.hookspecs import AgentInfo, Check, PluginInfo, Undo, hookimpl
 from leyden.patching import outside
-
 from leyden_langchain import identity
 from leyden_langchain.package import FRAMEWORK, IMPORTS, SUPPORTED
 from leyden_langchain.patches import patches

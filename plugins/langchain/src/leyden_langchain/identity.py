@@ -12,13 +12,13 @@ import inspect
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from opentelemetry import context as otel_context
+
 from leyden.agents import wrap
 from leyden.generators import pull, pull_async
 from leyden.hookspecs import AgentInfo
 from leyden.patching import Function
 from leyden.scope import child_path, current_agent, current_attempt
-from opentelemetry import context as otel_context
-
 from leyden_langchain.package import FRAMEWORK
 
 
@@ -40,6 +40,7 @@ def entered(name: str) -> bool:
 
 def named_run(original: Function) -> Function:
     """A method of a runnable that runs as the agent that its config names."""
+    run = _as_generator(original)
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -48,17 +49,35 @@ def named_run(original: Function) -> Function:
         name = given_name(args, kwargs)
         if name is None or entered(name):
             return original(*args, **kwargs)
-        return wrap(name, original, FRAMEWORK)(*_outside(args), **kwargs)
+        return wrap(name, run, FRAMEWORK)(*_outside(args), **kwargs)
 
     return call
 
 
+def _as_generator(method: Function) -> Function:
+    """`method` as a generator function where it is a plain one that returns a stream."""
+    if method.__name__ in ("stream", "transform") and not inspect.isgeneratorfunction(method):
+
+        @functools.wraps(method)
+        def stream(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            yield from method(*args, **kwargs)
+
+        return stream
+    if method.__name__ in ("astream", "atransform") and not inspect.isasyncgenfunction(method):
+
+        @functools.wraps(method)
+        async def astream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            async for item in method(*args, **kwargs):
+                yield item
+
+        return astream
+    return method
+
+
 def _outside(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments whose input stream, if it is one, is computed as the caller and not as the agent that consumes it."""
-    if len(args) > 1 and inspect.isgenerator(args[1]):
-        source: Any = pull(args[1], otel_context.get_current())
-    elif len(args) > 1 and isinstance(args[1], AsyncIterator):
-        source = pull_async(args[1], otel_context.get_current())
+    if len(args) > 1 and isinstance(args[1], AsyncIterator):
+        source: Any = pull_async(args[1], otel_context.get_current())
     elif len(args) > 1 and isinstance(args[1], Iterator):
         source = pull(args[1], otel_context.get_current())
     else:

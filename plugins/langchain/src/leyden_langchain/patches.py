@@ -9,7 +9,6 @@ run name that the user gave from a default one, and abandoned streams end no run
 from __future__ import annotations
 
 from leyden.patching import Patch, Patches
-
 from leyden_langchain.identity import named_run
 from leyden_langchain.package import SUPPORTED
 from leyden_langchain.spans import tool_arun, tool_run
@@ -24,6 +23,7 @@ NAMED: dict[tuple[str, str], tuple[str, ...]] = {
     ("langchain_core.runnables.base", "RunnableSequence"): (*_CALLS, *_TRANSFORMS, *_BATCHES),
     ("langchain_core.runnables.base", "RunnableParallel"): (*_CALLS, *_TRANSFORMS),
     ("langchain_core.runnables.base", "RunnableLambda"): (*_CALLS, *_TRANSFORMS),
+    ("langchain_core.runnables.base", "RunnableGenerator"): (*_CALLS, *_TRANSFORMS),
     ("langchain_core.runnables.branch", "RunnableBranch"): _CALLS,
     ("langchain_core.runnables.fallbacks", "RunnableWithFallbacks"): (*_CALLS, *_BATCHES),
     ("langchain_core.runnables.passthrough", "RunnableAssign"): (*_CALLS, *_TRANSFORMS),

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from leyden import attributes, tracing
-from leyden.patching import Function
-from leyden.scope import current_attempt
 from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
+from leyden import attributes, tracing
+from leyden.patching import Function
+from leyden.scope import current_attempt
 from leyden_langchain.package import FRAMEWORK
 
 

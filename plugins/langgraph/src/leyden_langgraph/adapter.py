@@ -8,7 +8,6 @@ from typing import Any
 
 from leyden.hookspecs import AgentInfo, Check, PluginInfo, Undo, hookimpl
 from leyden_langchain.adapter import version_checks
-
 from leyden_langgraph import identity
 from leyden_langgraph.package import FRAMEWORK, IMPORTS, SUPPORTED
 from leyden_langgraph.patches import patches

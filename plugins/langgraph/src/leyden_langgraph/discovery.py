@@ -12,10 +12,10 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
+
 from leyden.hookspecs import AgentInfo
 from leyden.scope import child_path
 from leyden_langchain.identity import parts
-
 from leyden_langgraph.identity import HIDDEN, agent_name, below
 from leyden_langgraph.package import FRAMEWORK
 

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
-from leyden.scope import current_agent
 from opentelemetry import context as otel_context
+
+from leyden.scope import current_agent
 
 HIDDEN = frozenset({"__start__", "__end__"})
 """LangGraph's own nodes, which are no agents."""

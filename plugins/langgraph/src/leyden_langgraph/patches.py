@@ -8,7 +8,6 @@ made current in a callback would stay so in the user's code after `ainvoke`.
 from __future__ import annotations
 
 from leyden.patching import Patch, Patches
-
 from leyden_langgraph.package import SUPPORTED
 from leyden_langgraph.spans import node_arun, node_run
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from leyden import tracing
-from leyden.patching import Function
-from leyden.scope import current_attempt, with_agent
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 
+from leyden import tracing
+from leyden.patching import Function
+from leyden.scope import current_attempt, with_agent
 from leyden_langgraph.identity import node_name, with_agent_name
 from leyden_langgraph.package import FRAMEWORK
 
