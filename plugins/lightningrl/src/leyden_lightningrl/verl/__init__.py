@@ -1,0 +1,1 @@
+"""Everything that imports verl, Ray or torch; nothing outside this package (and `models`) does."""
