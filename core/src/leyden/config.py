@@ -87,7 +87,7 @@ def construct(factory: Callable[..., T], settings: Mapping[str, Any], where: str
     """`factory(**settings)` with an unknown or missing keyword as a `ConfigError` that names the close one."""
     if isinstance(factory, type) and issubclass(factory, msgspec.Struct):
         return cast("T", convert(settings, factory, where))
-    make: Callable[..., T] = factory
+    make = cast("Callable[..., T]", factory)
     parameters = inspect.signature(make).parameters.values()
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     known = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]

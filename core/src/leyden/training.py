@@ -13,8 +13,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import msgspec
-
 from leyden import algorithms, target
 from leyden.algorithm import Algorithm
 from leyden.discovery import resolve_marks
@@ -27,9 +25,10 @@ from leyden.run import OnFailed, StoreRun
 from leyden.run_directory import default_directory, open_directory
 from leyden.runner import Runner
 from leyden.store import LightningStore
-from leyden.stores import open_store, scheme_of
+from leyden.stores import open_store
 from leyden.summary import summarise
 from leyden.tasks import Tasks, digest, load_task_sets, load_tasks
+from leyden.training_settings import TrainingSettings
 from leyden.types import Policy, Struct
 from leyden.workers import Method, Workers
 
@@ -51,39 +50,6 @@ class TrainingResult(Struct, frozen=True):
     """The policies as they were published last."""
     summary: dict[str, Any]
     """The content of `summary.json`."""
-
-
-class TrainingSettings(Struct, frozen=True):
-    """The arguments of `train` that say how to run, not what. See `train`."""
-
-    store: Any = None
-    processes: int = 1
-    concurrency: int = 16
-    method: Method = "spawn"
-    lease_s: float = 30.0
-    timeout_s: float | None = 600.0
-    max_attempts: int = 3
-    on_failed: OnFailed = "drop"
-    external_runners: bool = False
-    instrument: bool = True
-
-    def check(self) -> None:
-        """Raise `ConfigError` for settings that cannot work."""
-        try:
-            msgspec.convert(msgspec.structs.asdict(self), TrainingSettings)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"train(): {error}")
-        if self.processes < 0 or self.concurrency < 1 or self.max_attempts < 1:
-            raise ConfigError("train(): processes must be 0 or more, concurrency and max_attempts 1 or more")
-        if self.lease_s <= 0 or (self.timeout_s is not None and self.timeout_s <= 0):
-            raise ConfigError("train(): lease_s and timeout_s are seconds above 0 (timeout_s=None sets no limit)")
-        in_process = self.processes == 0 and not self.external_runners
-        if self.store is not None and not isinstance(self.store, str) and self.processes and not self.external_runners:
-            raise ConfigError("worker processes need the store's URL: give store='sqlite:///…', or processes=0")
-        if isinstance(self.store, str) and scheme_of(self.store) == "memory" and not in_process:
-            raise ConfigError(
-                "a store in memory cannot be shared with worker processes: use processes=0 or a sqlite: URL"
-            )
 
 
 class Training:

@@ -119,11 +119,11 @@ class Workers:
             instrument()
         parent = os.getpid()
         pid = os.fork()
-        if pid:
-            os.close(control)
-            os.close(status)
-            return lambda: os.waitpid(pid, 0)
-        self._supervise(supervisor, control, status, parent)
+        if pid == 0:
+            self._supervise(supervisor, control, status, parent)
+        os.close(control)
+        os.close(status)
+        return lambda: os.waitpid(pid, 0)
 
     def _supervise(self, supervisor: Supervisor, control: int, status: int, parent: int) -> NoReturn:
         """The life of the forked supervising process."""

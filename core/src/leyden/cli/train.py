@@ -1,0 +1,153 @@
+"""`leyden train` and `leyden runner`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leyden.errors import ConfigError
+
+COMMAND = "command"
+"""Key of `run.json` under which `leyden train` keeps what it was given, for `--resume`."""
+
+
+@click.command()
+@click.argument("target", required=False)
+@click.option(
+    "--train", "marked", multiple=True, metavar="AGENT[=POLICY]", help="Mark an agent for training; repeatable."
+)
+@click.option("--tasks", metavar="FILE", help="Training tasks: .jsonl, .json, .csv or .txt.")
+@click.option("--val-tasks", multiple=True, metavar="[NAME=]FILE", help="Held-out tasks; repeatable, with names.")
+@click.option("--algorithm", metavar="NAME", help="An installed algorithm (default: lightningrl).")
+@click.option("--model", metavar="NAME", help="Short for --set model=NAME.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the algorithm; repeatable.")
+@click.option("--directory", type=click.Path(path_type=Path), help="Of the run (default: runs/<name>-<time>).")
+@click.option("--resume", type=click.Path(path_type=Path), metavar="DIRECTORY", help="Go on with the run in DIRECTORY.")
+@click.option("--store", metavar="URL", help="Default: SQLite in the run's directory.")
+@click.option("--processes", type=click.IntRange(0), default=1, show_default=True, help="Worker processes; 0: none.")
+@click.option(
+    "--concurrency", type=click.IntRange(1), default=16, show_default=True, help="Rollouts at once per process."
+)
+@click.option("--method", type=click.Choice(["spawn", "fork"]), default="spawn", show_default=True)
+@click.option(
+    "--timeout", type=float, default=600.0, show_default=True, help="Seconds that one attempt may take; 0: any."
+)
+@click.option("--max-attempts", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--on-failed", type=click.Choice(["drop", "keep", "retry"]), default="drop", show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--no-runner", is_flag=True, help="Start no workers: `leyden runner` does the work elsewhere.")
+def train(target: str | None, **given: Any) -> None:
+    """Train the marked agents that the function TARGET (file.py:function) runs.
+
+    With --resume, what is not given is taken from the run.
+    """
+    from leyden import algorithms, marks
+    from leyden.config import parse_assignments
+    from leyden.run_directory import read_run
+    from leyden.target import load, parse_target
+    from leyden.training import train as start
+
+    resume: Path | None = given["resume"]
+    if resume is not None and given["directory"] not in (None, resume):
+        raise ConfigError(
+            f"--resume {resume} and --directory {given['directory']} name two directories; give --resume alone"
+        )
+    command = {
+        "target": target,
+        "train": list(given["marked"]),
+        "tasks": given["tasks"],
+        "val_tasks": list(given["val_tasks"]),
+        "algorithm": given["algorithm"],
+        "settings": _settings(parse_assignments(given["settings"]), given["model"]),
+    }
+    if resume is not None:
+        before = read_run(resume).get(COMMAND, {})
+        command = {key: value or before.get(key) for key, value in command.items()}
+    for key, name in (("target", "TARGET (file.py:function)"), ("tasks", "--tasks FILE")):
+        if not command[key]:
+            raise ConfigError(f"leyden train needs {name}")
+    function = load(parse_target(command["target"]))
+    for mark in command["train"]:
+        selector, _, policy = mark.partition("=")
+        marks.registry.add(selector, policy or "default")
+    start(
+        function,
+        tasks=command["tasks"],
+        val_tasks=_task_sets(command["val_tasks"]) or None,
+        algorithm=algorithms.make(command["algorithm"], command["settings"] or {}),
+        directory=resume or given["directory"],
+        resume=resume is not None,
+        seed=given["seed"],
+        store=given["store"],
+        processes=given["processes"],
+        concurrency=given["concurrency"],
+        method=given["method"],
+        timeout_s=given["timeout"] or None,
+        max_attempts=given["max_attempts"],
+        on_failed=given["on_failed"],
+        external_runners=given["no_runner"],
+        command={COMMAND: command},
+    )
+
+
+def _settings(settings: dict[str, Any], model: str | None) -> dict[str, Any]:
+    if model is not None and settings.setdefault("model", model) != model:
+        raise ConfigError(
+            f"--model {model} and --set model={settings['model']} contradict each other; give one of them"
+        )
+    return settings
+
+
+def _task_sets(texts: list[str] | None) -> dict[str, str]:
+    sets: dict[str, str] = {}
+    for text in texts or []:
+        name, equals, path = text.partition("=")
+        if not equals:
+            name, path = "val", text
+        if name in sets:
+            raise ConfigError(f"--val-tasks {name!r} is given twice; name the sets: --val-tasks NAME=FILE")
+        sets[name] = path
+    return sets
+
+
+@click.command()
+@click.argument("target")
+@click.option("--store", required=True, metavar="URL", help="The store to take work from.")
+@click.option("--processes", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--concurrency", type=click.IntRange(1), default=16, show_default=True)
+@click.option("--method", type=click.Choice(["spawn", "fork"]), default="spawn", show_default=True)
+@click.option(
+    "--lease", type=float, default=30.0, show_default=True, help="Seconds until a dead worker's work is redone."
+)
+def runner(target: str, store: str, processes: int, concurrency: int, method: str, lease: float) -> None:
+    """Run the function TARGET (file.py:function) on what a store hands out, until Ctrl-C."""
+    from leyden.target import load, parse_target
+    from leyden.workers import Workers
+
+    where = parse_target(target)
+    if not where.attribute or method == "spawn":
+        load(where)  # say now what every worker would say
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    workers = Workers(
+        where,
+        store,
+        processes=processes,
+        concurrency=concurrency,
+        method=method,  # type: ignore[arg-type]
+        lease_s=lease,
+    )
+    with workers:
+        click.echo(f"running {target} for {store} in {processes} processes; Ctrl-C ends it")
+        try:
+            while not stop.wait(0.5):
+                workers.check()
+        except KeyboardInterrupt:
+            stop.set()
+        click.echo("stopping: unfinished rollouts go back to the queue", err=True)
+    sys.exit(0)
