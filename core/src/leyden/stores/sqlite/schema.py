@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from leyden.errors import ConfigError, StoreUnavailable
+from leyden.errors import ConfigError, LeydenError, StoreUnavailable
 
 APPLICATION_ID = 0x4C594A52
 """Marks a file as a Leyden store (`PRAGMA application_id`)."""
@@ -129,13 +129,8 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    try:
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        empty = connection.execute("SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):
-            raise
-        raise ConfigError(f"{path} is not a Leyden store (nor any SQLite file): name another file, or move it away")
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    empty = connection.execute("SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]
     if application == 0 and empty:
         return
     if application != APPLICATION_ID:
@@ -157,6 +152,13 @@ def _retry_while_busy(action: Callable[[], object]) -> None:
             if "locked" not in str(error) or time.monotonic() > until:
                 raise
         time.sleep(0.01)
+
+
+def cannot_open(error: sqlite3.Error, path: Path) -> LeydenError:
+    """What an error of SQLite means when a file is opened."""
+    if "not a database" in str(error):
+        return ConfigError(f"{path} is not a Leyden store (nor any SQLite file): name another file, or move it away")
+    return unavailable(error, path)
 
 
 def unavailable(error: sqlite3.Error, path: Path) -> StoreUnavailable:

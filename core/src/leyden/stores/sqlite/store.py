@@ -279,6 +279,6 @@ def _connect(path: Path, synchronous: str) -> tuple[sqlite3.Connection, Path]:
             raise
         return connection, path
     except sqlite3.Error as error:
-        raise schema.unavailable(error, path)
+        raise schema.cannot_open(error, path)
     except OSError as error:
         raise StoreUnavailable(f"the folder of {path} cannot be made ({error}): name another place")
