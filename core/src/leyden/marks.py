@@ -12,6 +12,7 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from types import MethodType
 
 from leyden.errors import MarkError
 from leyden.types import Mark
@@ -50,7 +51,7 @@ class Marks:
         agents = list(known)
         found = list(self._marks)
         for target, policy in self._objects:
-            paths = [path for path, candidate in agents if candidate is target]
+            paths = [path for path, candidate in agents if _same(candidate, target)]
             if not paths:
                 raise MarkError(
                     f"the marked object {target!r:.80} is not an agent of the discovered system; "
@@ -58,6 +59,11 @@ class Marks:
                 )
             found.extend(Mark(selector=path, policy=policy) for path in paths)
         return tuple(found)
+
+
+def _same(candidate: object, target: object) -> bool:
+    """Whether an agent's object is the marked one; a bound method is a new, equal object each time it is looked up."""
+    return candidate is target or (isinstance(target, MethodType) and candidate == target)
 
 
 registry = Marks()

@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pluggy
@@ -77,9 +78,8 @@ class Plugins:
         if self.errors[key] == 1:
             logger.warning("plugin %r failed in %s and is ignored there: %s", name, hook, error, exc_info=error)
 
-    def _each(self, hook: str, **arguments: Any) -> list[tuple[str, Any]]:
-        """Call every implementation of `hook` by itself; (plugin name, result) of those that answered."""
-        answers = []
+    def _each(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
+        """Call every implementation of `hook` by itself, as far as answers are asked for; (plugin, its answer)."""
         for implementation in reversed(getattr(self.manager.hook, hook).get_hookimpls()):
             given = {name: arguments[name] for name in implementation.argnames}
             try:
@@ -88,8 +88,7 @@ class Plugins:
                 self._report(implementation.plugin_name, hook, error)
                 continue
             if answer is not None:
-                answers.append((implementation.plugin_name, answer))
-        return answers
+                yield implementation.plugin_name, answer
 
     def info(self) -> dict[str, PluginInfo]:
         """What is loaded, by plugin name."""
@@ -142,7 +141,8 @@ class Plugins:
     def span(self, span: Span) -> None:
         """Show a finished span to every plugin that looks at spans."""
         if self.manager.hook.leyden_span.get_hookimpls():
-            self._each("leyden_span", span=span)
+            for _ in self._each("leyden_span", span=span):
+                pass
 
     def first(self, hook: str, **arguments: Any) -> Any:
         """The first answer to `hook` that is not None."""

@@ -22,6 +22,9 @@ from leyden_langgraph.package import FRAMEWORK
 DEPTH = 12
 """How many objects deep it looks; enough for any graph that a person wrote, and an end for one that holds itself."""
 
+LIBRARIES = ("langchain", "langgraph")
+"""Modules whose functions are not looked into: they refer to everything that they were built with."""
+
 
 class Discovery:
     """One walk through a user's object. Agents are listed once per path, in the order of the graph."""
@@ -89,7 +92,8 @@ class Discovery:
 def functions(target: Any) -> Iterator[Any]:
     """The user's functions inside a runnable, a tool or a tool node; a function is its own."""
     if is_function(target):
-        yield target
+        if not (target.__module__ or "").startswith(LIBRARIES):
+            yield target
         return
     for tool in (getattr(target, "tools_by_name", None) or {}).values():
         yield from functions(tool)
@@ -98,7 +102,7 @@ def functions(target: Any) -> Iterator[Any]:
         while isinstance(function, functools.partial):
             function = function.func
         if is_function(function):
-            yield inspect.unwrap(function)
+            yield from functions(inspect.unwrap(function))
 
 
 def is_function(target: object) -> bool:

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+
+import leyden
+from leyden.scope import AttemptScope, attempt_scope
+from leyden.types import Mark, Resources, Rollout, Span
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+
+    def emit(self, span: Span) -> None:
+        self.spans.append(span)
+
+    def of(self, kind: str) -> list[Span]:
+        return sorted((span for span in self.spans if span.kind == kind), key=lambda span: span.sequence)
+
+
+@pytest.fixture(autouse=True)
+def instrumented() -> Iterator[None]:
+    leyden.instrument()
+    yield
+    leyden.uninstrument()
+
+
+@pytest.fixture
+def sink() -> Sink:
+    return Sink()
+
+
+@pytest.fixture
+def attempt(sink: Sink) -> Callable[..., AbstractContextManager[AttemptScope]]:
+    def enter(id: str = "1", resources: Resources | None = None) -> AbstractContextManager[AttemptScope]:
+        rollout = Rollout(id=f"r{id}", task=None, status="running", created_at=0.0)
+        marks = (Mark(selector="writer"),)
+        return attempt_scope(AttemptScope(rollout, f"a{id}", resources or Resources(marks=marks), sink))
+
+    return enter
