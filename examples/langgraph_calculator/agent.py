@@ -131,6 +131,11 @@ def score(result: Mapping[str, Any], task: Mapping[str, Any]) -> float:
     return float(value is not None and abs(value - task["answer"]) < 1e-6)
 
 
+def names_things(result: Mapping[str, Any], task: Mapping[str, Any]) -> float:
+    """1.0 when the planner named the things that ``task`` asks for, else 0.0: the metric of the planner alone."""
+    return float(result.get("things") == task["things"])
+
+
 async def main(question: str) -> None:
     """Ask the graph one question and print what each agent made of it."""
     result = await app.ainvoke({"question": question})

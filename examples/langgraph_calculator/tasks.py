@@ -1,6 +1,6 @@
 """Word problems with one operation, made by a generator: the training set and two held-out sets.
 
-``python tasks.py --out DIR --seed N`` writes, one JSON object ``{"question", "answer", "kind"}`` a line:
+``python tasks.py --out DIR --seed N`` writes, one JSON object ``{"question", "answer", "things", "kind", "split"}`` a line:
 
 - ``train.jsonl``: 480 tasks of eight sentence phrasings, two for each operation (``--seed`` changes these only);
 - ``val.jsonl``: 100 tasks with the same phrasings, but numbers, names and things that training never shows;
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,7 @@ THINGS = ("pens", "apples", "books", "coins", "cards", "eggs", "shells", "stamps
 UNSEEN_NAMES = ("Kate", "Leo", "Mia", "Noah", "Olga", "Paul")
 UNSEEN_THINGS = ("marbles", "cookies", "tickets", "stickers")
 SIZES = {"train": 480, "val": 100, "phrasings": 96}
+SMALL_SIZES = {"train": 32, "val": 8, "phrasings": 8}
 HELD_OUT_SEED = 0
 # Two operands are seen in training or held out by their remainder, so that neither set lacks small or large numbers.
 # A quotient or a divisor is too small to set a quarter aside: of a division only the dividend is unseen.
@@ -78,6 +80,7 @@ class Problem:
     question: str
     answer: int
     kind: str
+    things: str
     a: int
     b: int
 
@@ -88,9 +91,15 @@ class Problem:
             return self.kind, min(self.a, self.b), max(self.a, self.b)
         return self.kind, self.a, self.b
 
-    def record(self) -> dict[str, Any]:
-        """The line of the task file."""
-        return {"question": self.question, "answer": self.answer, "kind": self.kind}
+    def record(self, split: str) -> dict[str, Any]:
+        """The line of the task file of the set `split`."""
+        return {
+            "question": self.question,
+            "answer": self.answer,
+            "things": self.things,
+            "kind": self.kind,
+            "split": split,
+        }
 
 
 def is_unseen(number: int) -> bool:
@@ -128,19 +137,20 @@ def problems(rng: random.Random, size: int, phrasings: Mapping[str, Sequence[str
         kind, phrasing = turns[len(made) % len(turns)]
         a, b = operands(rng, kind, unseen)
         question = phrasing.format(a=a, b=b, name=rng.choice(names), things=rng.choice(things))
-        made.setdefault(question, Problem(question, int(results(a, b)[kind]), kind, a, b))
+        counted = re.split(r"[Hh]ow many ", question)[1].split()[0]
+        made.setdefault(question, Problem(question, int(results(a, b)[kind]), kind, counted, a, b))
     shuffled = list(made.values())
     rng.shuffle(shuffled)
     return shuffled
 
 
-def make(seed: int) -> dict[str, list[Problem]]:
-    """The three sets by name; ``seed`` decides the training set. Raises AssertionError when sets overlap."""
+def make(seed: int, sizes: Mapping[str, int] = SIZES) -> dict[str, list[Problem]]:
+    """The three sets by name, of ``sizes``; ``seed`` decides the training set. Raises AssertionError when sets overlap."""
     held_out = random.Random(HELD_OUT_SEED)
     sets = {
-        "train": problems(random.Random(f"train {seed}"), SIZES["train"], PHRASINGS, unseen=False),
-        "val": problems(held_out, SIZES["val"], PHRASINGS, unseen=True),
-        "phrasings": problems(held_out, SIZES["phrasings"], UNSEEN_PHRASINGS, unseen=True),
+        "train": problems(random.Random(f"train {seed}"), sizes["train"], PHRASINGS, unseen=False),
+        "val": problems(held_out, sizes["val"], PHRASINGS, unseen=True),
+        "phrasings": problems(held_out, sizes["phrasings"], UNSEEN_PHRASINGS, unseen=True),
     }
     for left, right in (("train", "val"), ("train", "phrasings"), ("val", "phrasings")):
         questions = {problem.question for problem in sets[left]} & {problem.question for problem in sets[right]}
@@ -151,17 +161,17 @@ def make(seed: int) -> dict[str, list[Problem]]:
     return sets
 
 
-def lines(tasks: list[Problem]) -> Iterator[str]:
+def lines(tasks: list[Problem], split: str) -> Iterator[str]:
     """The lines of a task file."""
     for task in tasks:
-        yield json.dumps(task.record()) + "\n"
+        yield json.dumps(task.record(split)) + "\n"
 
 
-def write(out: Path, seed: int) -> None:
-    """Write the three task files into the folder ``out``."""
+def write(out: Path, seed: int, sizes: Mapping[str, int] = SIZES) -> None:
+    """Write the three task files, of ``sizes``, into the folder ``out``."""
     out.mkdir(parents=True, exist_ok=True)
-    for name, tasks in make(seed).items():
-        (out / f"{name}.jsonl").write_text("".join(lines(tasks)), encoding="utf-8")
+    for name, tasks in make(seed, sizes).items():
+        (out / f"{name}.jsonl").write_text("".join(lines(tasks, name)), encoding="utf-8")
 
 
 def main() -> None:

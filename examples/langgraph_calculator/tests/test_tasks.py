@@ -68,4 +68,5 @@ def test_the_seed_decides_the_training_set_alone(tmp_path: Path) -> None:
     assert texts["a", "val"] == texts["c", "val"]
     assert texts["a", "phrasings"] == texts["c", "phrasings"]
     first = json.loads(texts["a", "train"].splitlines()[0])
-    assert list(first) == ["question", "answer", "kind"]
+    assert list(first) == ["question", "answer", "things", "kind", "split"]
+    assert first["split"] == "train"
