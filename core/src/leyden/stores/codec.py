@@ -6,8 +6,7 @@ form, so that other forms can be added without touching old rows. Log-probs are 
 
 from __future__ import annotations
 
-import sys
-from array import array
+import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -80,27 +79,24 @@ def unpack_resources(data: bytes) -> Resources:
 
 
 def _pack_ints(ids: Sequence[int]) -> bytes:
-    for code in "Hiq":  # vocabularies below 65,536 take two bytes an id
+    for code in "Hi":  # vocabularies below 65,536 take two bytes an id
         try:
-            return _with_form(code, array(code, ids))
-        except OverflowError:
+            return code.encode() + struct.pack(f"<{len(ids)}{code}", *ids)
+        except struct.error:
             continue
-    raise OverflowError("a token id does not fit into 64 bits")
+    try:
+        return b"q" + struct.pack(f"<{len(ids)}q", *ids)
+    except struct.error as error:
+        raise TypeError(f"token ids must be integers ({error})")
 
 
 def _pack_floats(values: Sequence[float]) -> bytes:
-    return _with_form("d", array("d", values))
-
-
-def _with_form(code: str, numbers: array[Any]) -> bytes:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return code.encode() + numbers.tobytes()
+    try:
+        return b"d" + struct.pack(f"<{len(values)}d", *values)
+    except struct.error as error:
+        raise TypeError(f"log-probs must be numbers ({error})")
 
 
 def _unpack(data: bytes) -> tuple[Any, ...]:
-    numbers: array[Any] = array(chr(data[0]))
-    numbers.frombytes(memoryview(data)[1:])
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return tuple(numbers)
+    code = chr(data[0])
+    return struct.unpack_from(f"<{(len(data) - 1) // struct.calcsize('<' + code)}{code}", data, 1)
