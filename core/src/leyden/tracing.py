@@ -113,6 +113,7 @@ def _to_span(
 processor = ScopeProcessor()
 _lock = threading.Lock()
 _provider: TracerProvider | None = None
+_tracer: trace.Tracer | None = None
 
 
 def provider() -> TracerProvider:
@@ -129,7 +130,10 @@ def provider() -> TracerProvider:
 
 def tracer() -> trace.Tracer:
     """The tracer that adapters open their spans with."""
-    return provider().get_tracer("leyden")
+    global _tracer
+    if _tracer is None:  # making one costs as much as a span
+        _tracer = provider().get_tracer("leyden")
+    return _tracer
 
 
 def watch(other: TracerProvider) -> None:

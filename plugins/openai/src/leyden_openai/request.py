@@ -22,7 +22,7 @@ _APIS: dict[str, Api] = {
 _SAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 """Two names of one sampling parameter: setting one must take out the other."""
 
-PRIVATE = ("api-key", "openai-organization", "openai-project", "cookie")
+PRIVATE = frozenset({b"api-key", b"openai-organization", b"openai-project", b"cookie"})
 """Headers with which a client proves itself to its own provider; no business of a policy's endpoint."""
 
 
@@ -99,19 +99,19 @@ def usage_wanted(body: Mapping[str, Any]) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _header(text: str) -> str:
+def _header(text: str) -> bytes:
     """`text` as a header value: ASCII, percent-encoded where it must be."""
-    return quote(text, safe="/ :@+,")
+    return quote(text, safe="/ :@+,").encode()
 
 
-def routed_headers(scope: AttemptScope, agent: str, endpoint: Endpoint, traceparent: str) -> dict[str, str]:
-    """Headers of a call to a policy's endpoint: who is calling, and how to sign."""
+def routed_headers(scope: AttemptScope, agent: str, endpoint: Endpoint, traceparent: str) -> dict[bytes, bytes]:
+    """Headers of a call to a policy's endpoint (names in lower case): who is calling, and how to sign."""
     return {
-        "x-leyden-rollout": _header(scope.rollout.id),
-        "x-leyden-attempt": _header(scope.attempt_id),
-        "x-leyden-agent": _header(agent),
-        "traceparent": traceparent,
-        "accept-encoding": "identity",  # a compressed stream could not be read along without undoing it
-        "authorization": f"Bearer {endpoint.api_key}",
-        **{name.lower(): value for name, value in endpoint.headers.items()},
+        b"x-leyden-rollout": _header(scope.rollout.id),
+        b"x-leyden-attempt": _header(scope.attempt_id),
+        b"x-leyden-agent": _header(agent),
+        b"traceparent": traceparent.encode(),
+        b"accept-encoding": b"identity",  # a compressed stream could not be read along without undoing it
+        b"authorization": f"Bearer {endpoint.api_key}".encode(),
+        **{name.lower().encode(): value.encode() for name, value in endpoint.headers.items()},
     }
