@@ -14,7 +14,7 @@ from leyden.errors import Conflict, NotFound, StoreUnavailable
 from leyden.stores.sqlite import SQLiteStore, schema
 from leyden.stores.sqlite.writer import Transaction
 from leyden.testing.store_base import PATIENCE_S, a_span, start
-from leyden.types import RolloutRequest
+from leyden.types import LLMCall, RolloutRequest
 
 
 @pytest.fixture
@@ -116,6 +116,19 @@ async def test_a_call_that_fails_does_not_fail_the_others(store: SQLiteStore) ->
     assert [r.id for r in (await store.rollouts()).items] == ["r", "s", "t"]
 
 
+async def test_a_wait_is_told_and_does_not_look(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leyden.stores.sqlite.store.RECHECK_S", 1000.0)
+    for end in ("finish", "cancel"):
+        claimed = await start(store)
+        waiting = asyncio.create_task(store.wait([claimed.rollout.id]))
+        await asyncio.sleep(0.03)
+        if end == "finish":
+            await store.finish(claimed.attempt.id, "succeeded")
+        else:
+            await store.cancel([claimed.rollout.id])
+        assert len(await asyncio.wait_for(waiting, PATIENCE_S)) == 1
+
+
 async def test_a_cancelled_call_is_not_run(store: SQLiteStore) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
@@ -146,8 +159,6 @@ async def test_close_writes_what_was_called_before(tmp_path: Path) -> None:
 
 
 async def test_tokens_are_stored_compactly(store: SQLiteStore, tmp_path: Path) -> None:
-    from leyden.types import LLMCall
-
     attempt = (await start(store)).attempt
     call = LLMCall(prompt_ids=tuple(range(150_000)), sampled_ids=(1,) * 1000, logprobs=(-0.1,) * 1000)
     await store.add_spans([a_span(attempt, 0, call=call)])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from leyden.errors import StoreUnavailable
+from leyden.stores.sqlite.connections import Connections
 
 T = TypeVar("T")
 
@@ -17,14 +17,11 @@ THREADS = 4
 
 
 class Readers:
-    """Runs queries in a small thread pool. Connections are opened when first needed."""
+    """Runs queries in a small thread pool."""
 
-    def __init__(
-        self, connect: Callable[[], sqlite3.Connection], translate: Callable[[sqlite3.Error], StoreUnavailable]
-    ) -> None:
-        self._connect = connect
+    def __init__(self, connections: Connections, translate: Callable[[sqlite3.Error], StoreUnavailable]) -> None:
+        self._connections = connections
         self._translate = translate
-        self._idle: deque[sqlite3.Connection] = deque()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="leyden-sqlite-reader")
 
     async def run(self, query: Callable[[sqlite3.Connection], T]) -> T:
@@ -33,23 +30,16 @@ class Readers:
 
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            try:
-                db = self._idle.pop()
-            except IndexError:
-                db = self._connect()
-            try:
+            with self._connections.lend() as db:
                 db.execute("BEGIN")
                 try:
                     return query(db)
                 finally:
                     db.execute("COMMIT")
-            finally:
-                self._idle.append(db)
         except sqlite3.Error as error:
             raise self._translate(error)
 
     async def stop(self) -> None:
         """Let running queries end, then close the connections."""
         await asyncio.to_thread(self._pool.shutdown)
-        while self._idle:
-            self._idle.pop().close()
+        self._connections.close()

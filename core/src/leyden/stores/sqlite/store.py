@@ -14,6 +14,7 @@ from leyden.clock import Clock, SystemClock
 from leyden.errors import ConfigError, StoreUnavailable
 from leyden.stores import checks, codec
 from leyden.stores.sqlite import read, rows, schema, write
+from leyden.stores.sqlite.connections import Connections
 from leyden.stores.sqlite.readers import Readers
 from leyden.stores.sqlite.writer import Operation, Writer
 from leyden.stores.sweeper import Sweeper
@@ -71,27 +72,26 @@ def _parse(url: str) -> tuple[Path, str]:
 class SQLiteStore:
     """A `LightningStore` in an SQLite file (WAL). Made by `open`, inside a running event loop; `close` it there.
 
-    One thread writes, many calls a transaction; a few threads read. A process that forks opens the store anew in the child.
+    One thread writes, many calls a transaction; a few threads read. The process may fork: the child opens a store of its own.
     """
 
-    def __init__(self, writing: sqlite3.Connection, path: Path, synchronous: str, clock: Clock) -> None:
+    def __init__(self, writing: Connections, seen_end: int, path: Path, synchronous: str, clock: Clock) -> None:
         self._path = path
         self._clock = clock
         self._pid = os.getpid()
         self._work = Signal()
         self._watches = Watches()
         self._closed = False
-        self._writer = Writer(writing, clock, self._unavailable, self._changed)
-        self._readers = Readers(
-            lambda: schema.connect(path, synchronous=synchronous, read_only=True), self._unavailable
-        )
+        self._writer = Writer(writing, seen_end, clock, self._unavailable, self._changed)
+        reading = Connections(lambda: schema.connect(path, synchronous=synchronous, read_only=True))
+        self._readers = Readers(reading, self._unavailable)
         self._sweeper = Sweeper(self._sweep, clock)
 
     @classmethod
     async def open(cls, path: str | Path, *, synchronous: str = "normal", clock: Clock | None = None) -> SQLiteStore:
         """Open the file at `path`, or make it with the folders above it. See `open_store` for `synchronous`."""
-        writing, where = await asyncio.to_thread(_connect, Path(path), synchronous)
-        return cls(writing, where, synchronous, clock or SystemClock())
+        writing, seen_end, where = await asyncio.to_thread(_connect, Path(path), synchronous)
+        return cls(writing, seen_end, where, synchronous, clock or SystemClock())
 
     async def enqueue(self, requests: Sequence[RolloutRequest]) -> list[Rollout]:
         """See `LightningStore.enqueue`."""
@@ -267,18 +267,20 @@ class SQLiteStore:
             )
 
 
-def _connect(path: Path, synchronous: str) -> tuple[sqlite3.Connection, Path]:
+def _connect(path: Path, synchronous: str) -> tuple[Connections, int, Path]:
+    """Connections for writing to a file that is in order, the last entry of its table `ended`, and its whole path."""
     path = path.absolute()
+    writing = Connections(lambda: schema.connect(path, synchronous=synchronous))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = schema.connect(path, synchronous=synchronous)
-        try:
-            schema.prepare(connection, path)
-        except BaseException:
-            connection.close()
-            raise
-        return connection, path
+        with writing.lend() as db:
+            schema.prepare(db, path)
+            return writing, db.execute("SELECT coalesce(max(no), 0) FROM ended").fetchone()[0], path
     except sqlite3.Error as error:
+        writing.close()
         raise schema.cannot_open(error, path)
     except OSError as error:
         raise StoreUnavailable(f"the folder of {path} cannot be made ({error}): name another place")
+    except BaseException:
+        writing.close()
+        raise

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from leyden.clock import Clock
 from leyden.errors import LeydenError, StoreUnavailable
+from leyden.stores.sqlite.connections import Connections
 
 T = TypeVar("T")
 
@@ -20,6 +21,9 @@ MAX_BATCH = 512
 
 FOREIGN_POLL_S = 0.015
 """How often the writer looks for commits of other processes while somebody waits."""
+
+
+ENDED_SINCE = "SELECT e.no, r.id FROM ended e JOIN rollouts r ON r.seq = e.rollout WHERE e.no > ? ORDER BY e.no"
 
 
 class Transaction:
@@ -48,16 +52,21 @@ class _Done(NamedTuple):
 
 
 class Writer:
-    """Runs operations, and follows what other processes commit. `changed` is called in the event loop after commits."""
+    """Runs operations, and follows what other processes commit. `changed` is called in the event loop after commits.
+
+    `seen_end` is the last entry of the table `ended` that nobody needs to be told of.
+    """
 
     def __init__(
         self,
-        db: sqlite3.Connection,
+        connections: Connections,
+        seen_end: int,
         clock: Clock,
         translate: Callable[[sqlite3.Error], StoreUnavailable],
         changed: Callable[[bool, Sequence[str]], None],
     ) -> None:
-        self._db = db
+        self._connections = connections
+        self._seen_end = seen_end
         self._clock = clock
         self._translate = translate
         self._changed = changed
@@ -68,7 +77,6 @@ class Writer:
         self._stopping = False
         self._watchers = 0
         self._data_version = -1
-        self._seen_end = db.execute("SELECT coalesce(max(no), 0) FROM ended").fetchone()[0]
         self._thread = threading.Thread(target=self._run, name="leyden-sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -109,7 +117,7 @@ class Writer:
         except RuntimeError:
             pass  # the event loop was closed without closing the store: nobody is left to answer
         finally:
-            self._db.close()
+            self._connections.close()
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stopped.set_result, None)
 
@@ -128,35 +136,28 @@ class Writer:
 
     def _commit(self, jobs: Sequence[_Job]) -> tuple[list[_Done], Transaction | None]:
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
+            with self._connections.lend() as db:
+                db.execute("BEGIN IMMEDIATE")
+                return self._transact(db, jobs)
+        except sqlite3.Error as error:  # none (more) of them could begin
             return [_Done(job.future, None, self._translate(error)) for job in jobs], None
+
+    def _transact(self, db: sqlite3.Connection, jobs: Sequence[_Job]) -> tuple[list[_Done], Transaction | None]:
         try:
-            transaction = Transaction(self._db, self._clock.now())
-            done = [self._operate(job, transaction) for job in jobs]
-            self._db.execute("COMMIT")
+            transaction = Transaction(db, self._clock.now())
+            done = [_operate(job, transaction) for job in jobs]
+            db.execute("COMMIT")
             return done, transaction
         except Exception as error:
             with contextlib.suppress(sqlite3.Error):  # some errors have rolled back already
-                self._db.execute("ROLLBACK")
-            if len(jobs) > 1:
-                return self._one_by_one(jobs)  # the others must not fail for one of them
-            known = self._translate(error) if isinstance(error, sqlite3.Error) else error
-            return [_Done(jobs[0].future, None, known)], None
-
-    def _one_by_one(self, jobs: Sequence[_Job]) -> tuple[list[_Done], Transaction | None]:
-        for job in jobs:
-            self._deliver(self._commit([job]))
+                db.execute("ROLLBACK")
+            if len(jobs) == 1:
+                known = self._translate(error) if isinstance(error, sqlite3.Error) else error
+                return [_Done(jobs[0].future, None, known)], None
+        for job in jobs:  # the others must not fail for one of them
+            db.execute("BEGIN IMMEDIATE")
+            self._deliver(self._transact(db, [job]))
         return [], None
-
-    def _operate(self, job: _Job, transaction: Transaction) -> _Done:
-        before = self._db.total_changes
-        try:
-            return _Done(job.future, job.operation(transaction), None)
-        except LeydenError as error:
-            if self._db.total_changes != before:
-                raise
-            return _Done(job.future, None, error)
 
     def _deliver(self, outcome: tuple[list[_Done], Transaction | None]) -> None:
         done, transaction = outcome
@@ -178,14 +179,24 @@ class Writer:
     def _follow(self) -> None:
         """See whether another process has committed, and tell the event loop what is new: work, and ended rollouts."""
         try:
-            version = self._db.execute("PRAGMA data_version").fetchone()[0]
-            if version == self._data_version:
-                return
-            query = "SELECT e.no, r.id FROM ended e JOIN rollouts r ON r.seq = e.rollout WHERE e.no > ? ORDER BY e.no"
-            rows = self._db.execute(query, (self._seen_end,)).fetchall()
-            queued = self._db.execute("SELECT EXISTS (SELECT 1 FROM rollouts WHERE status = 'queued')").fetchone()[0]
+            with self._connections.lend() as db:
+                version = db.execute("PRAGMA data_version").fetchone()[0]
+                if version == self._data_version:
+                    return
+                rows = db.execute(ENDED_SINCE, (self._seen_end,)).fetchall()
+                queued = db.execute("SELECT EXISTS (SELECT 1 FROM rollouts WHERE status = 'queued')").fetchone()[0]
         except sqlite3.Error:
             return  # seen at the next look; calls report what is wrong with the file
         self._data_version = version
         self._seen_end = rows[-1][0] if rows else self._seen_end
         self._loop.call_soon_threadsafe(self._settle, [], bool(queued), [row[1] for row in rows])
+
+
+def _operate(job: _Job, transaction: Transaction) -> _Done:
+    before = transaction.db.total_changes
+    try:
+        return _Done(job.future, job.operation(transaction), None)
+    except LeydenError as error:
+        if transaction.db.total_changes != before:
+            raise
+        return _Done(job.future, None, error)
