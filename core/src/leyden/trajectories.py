@@ -59,18 +59,18 @@ def hole_of(call: LLMCall) -> str | None:
 def transitions(spans: Iterable[Span], policy: str | None = None) -> list[Transition]:
     """The trainable calls among `spans` in their order; only those of `policy` if given.
 
-    A response id counts once: a cached or repeated answer is not trained twice.
+    A response id of a server counts once: a cached or repeated answer is not trained twice.
     """
     found: list[Transition] = []
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     for span in sorted(spans, key=lambda item: item.sequence):
         call = span.call
         if call is None or call.policy is None or (policy is not None and call.policy != policy) or hole_of(call):
             continue
         if call.response_id:
-            if call.response_id in seen:
+            if (call.server, call.response_id) in seen:
                 continue
-            seen.add(call.response_id)
+            seen.add((call.server, call.response_id))
         found.append(Transition(span=span, call=call))
     return found
 
