@@ -58,11 +58,12 @@ def pytest(
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Ruff (rules and format), import contracts, and whether the page of figures is up to date."""
+    """Ruff (rules and format), import contracts, and whether the generated pages are up to date."""
     session.install(*pins("tools"), "ruff", "import-linter", "packaging")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("python", "docs/make_figures.py", "--check")
+    session.run("python", "tooling/supported.py", "--check")
     configuration = CACHE / "importlinter.toml"
     configuration.parent.mkdir(exist_ok=True)
     session.run("python", "tooling/contracts.py", str(configuration))

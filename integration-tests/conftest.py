@@ -20,14 +20,14 @@ from leyden.types import Endpoint, Mark, Policy, Resources, RolloutRequest
 
 @dataclass(frozen=True)
 class Served:
-    """A model folder and the address (`host:port`) of the vLLM server that serves it as `policy`."""
+    """A model folder, and the origin (`http://host:port`) of the vLLM server that serves it as `policy`."""
 
     model: Path
-    address: str
+    origin: str
 
     def endpoint(self, version: int = 1) -> Endpoint:
         return Endpoint(
-            base_url=f"http://{self.address}/v1",
+            base_url=f"{self.origin}/v1",
             model="policy",
             version=version,
             sampling={"temperature": 1.0, "max_tokens": 12, "seed": 7},
@@ -37,23 +37,15 @@ class Served:
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A vLLM server on a random model with tied embeddings (0.5 million parameters)."""
-    import os
-
+    from leyden_lightningrl import serve
     from leyden_lightningrl.tiny import make_tiny_model
-    from leyden_lightningrl.verl.cpu.server import ServerProcess, free_port, server_command, server_environment
 
     folder = tmp_path_factory.mktemp("served")
     model = make_tiny_model(folder / "model", tied=True)
-    port = free_port()
-    command = server_command(
-        str(model), port, max_model_len=1024, kv_bytes=64 << 20, max_num_seqs=16, block_size=32, seed=0
-    )
-    process = ServerProcess(command, port, folder / "vllm.log", server_environment(os.environ, threads=1))
-    try:
-        process.wait_healthy()
-        yield Served(model, process.address)
-    finally:
-        process.stop()
+    with serve.served(
+        model, name="policy", context=1024, kv_bytes=64 << 20, max_sequences=16, threads=1, log=folder / "vllm.log"
+    ) as url:
+        yield Served(model, url.removesuffix("/v1"))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def ask_engine(served: Any, **more: Any) -> dict[str, Any]:
         "logprobs": True, "return_token_ids": True, **more,
     }  # fmt: skip
     request = urllib.request.Request(
-        f"http://{served.address}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+        f"{served.origin}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
     )
     with urllib.request.urlopen(request, timeout=60) as response:
         answer: dict[str, Any] = json.loads(response.read())
@@ -60,7 +60,7 @@ def test_recorded_ids_and_logprobs_are_the_engines(
     expected = [token["logprob"] for token in choice["logprobs"]["content"]]
     assert list(call.logprobs) == pytest.approx(expected, abs=1e-4)
     assert (call.hole, call.policy, call.version, call.streamed) == (None, "default", 3, streamed)
-    assert call.server == f"http://{served.address}"
+    assert call.server == served.origin
     assert episode.reward == 1.0
     assert len(episode.transitions("default")) == 1
 

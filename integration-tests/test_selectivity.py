@@ -63,7 +63,7 @@ def test_only_the_marked_node_reaches_the_policy_and_yields_transitions(
         calls = {span.agent: span.call for span in episode.spans if span.call is not None}
         assert set(calls) == {"planner", "writer", "checker"}
         for name, call in calls.items():
-            origin = f"http://{served.address}" if name == marked else other_model.origin
+            origin = served.origin if name == marked else other_model.origin
             assert (call.server, call.policy) == (origin, "default" if name == marked else None)
         (transition,) = episode.transitions()
         assert transition.agent == marked
