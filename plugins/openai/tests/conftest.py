@@ -8,10 +8,10 @@ from typing import Any
 
 import openai
 import pytest
+
 from leyden.testing.recording import RecordedAttempt, recorded_attempt
 from leyden.testing.server import FakeModelServer
 from leyden.types import Endpoint
-
 from leyden_openai import adapter
 
 Attempt = AbstractContextManager[RecordedAttempt]

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-import leyden
 import openai
 import pydantic
 import pytest
+
+import leyden
 from leyden import attributes
 from leyden.testing.recording import RecordedAttempt, recorded_attempt
 from leyden.testing.server import EOS, FakeModelServer, logprob, prompt_ids, token_ids
@@ -99,7 +100,9 @@ async def ahelper(client: openai.AsyncOpenAI, **more: Any) -> str:
 
 
 async def araw(client: openai.AsyncOpenAI, **more: Any) -> str:
-    return _text((await client.chat.completions.with_raw_response.create(model="own", messages=MESSAGES, **more)).parse())
+    return _text(
+        (await client.chat.completions.with_raw_response.create(model="own", messages=MESSAGES, **more)).parse()
+    )
 
 
 async def astreaming_response(client: openai.AsyncOpenAI, **more: Any) -> str:
@@ -183,7 +186,11 @@ async def test_a_server_without_token_ids_fails_the_first_call(
     go: Way, marked: Attempt, policy_server: FakeModelServer
 ) -> None:
     policy_server.return_token_ids = False
-    with marked as attempt, leyden.agent("writer"), pytest.raises(leyden.errors.MissingTokenIds, match="return_token_ids"):
+    with (
+        marked as attempt,
+        leyden.agent("writer"),
+        pytest.raises(leyden.errors.MissingTokenIds, match="return_token_ids"),
+    ):
         await go()
     assert [type(error).__name__ for error in attempt.scope.failures] == ["MissingTokenIds"]
     assert "return_token_ids" in (attempt.calls[0].hole or "")
@@ -228,7 +235,9 @@ def test_usage_reaches_the_agent_only_if_it_asked(client: openai.OpenAI, marked:
     with marked as attempt, leyden.agent("writer"):
         quiet = list(client.chat.completions.create(model="own", messages=MESSAGES, stream=True))
         options: Any = {"include_usage": True}
-        asked = list(client.chat.completions.create(model="own", messages=MESSAGES, stream=True, stream_options=options))
+        asked = list(
+            client.chat.completions.create(model="own", messages=MESSAGES, stream=True, stream_options=options)
+        )
     assert all(chunk.choices and chunk.usage is None for chunk in quiet)
     assert asked[-1].usage is not None
     assert len(asked) == len(quiet) + 1
@@ -291,7 +300,11 @@ def test_a_prompt_policy_replaces_the_system_message_and_nothing_else(
 
 def test_azure_clients_are_routed_too(policy_server: FakeModelServer, marked: Attempt) -> None:
     client = openai.AzureOpenAI(
-        azure_endpoint="http://127.0.0.1:9", azure_deployment="d", api_version="v", api_key="azure-secret", max_retries=0
+        azure_endpoint="http://127.0.0.1:9",
+        azure_deployment="d",
+        api_version="v",
+        api_key="azure-secret",
+        max_retries=0,
     )
     with marked as attempt, leyden.agent("writer"), client:
         create(client)

@@ -182,13 +182,21 @@ def begin(method: str, url: str, json_data: object, extra_json: Mapping[str, Any
             raise RoutingError(f"agent {agent!r} called its model after its attempt {scope.attempt_id} had ended")
         return _routed(scope, agent, api, request.merged_body(json_data, extra_json), found)
     except RoutingError as error:
-        scope.failures.append(error)
+        _unsent(scope, agent, api, found, error)
         raise
     except Exception as problem:
         if found is None:
             _report("an LLM call could not be observed", problem)
             return None
         raise unroutable(scope, agent, found, problem) from problem
+
+
+def _unsent(scope: AttemptScope, agent: str, api: request.Api, found: Route | None, error: RoutingError) -> None:
+    """Record a call that was refused before it was sent."""
+    scope.failures.append(error)
+    call = Call(scope, agent, api, {})
+    call.route = found
+    call.failed(error)
 
 
 def unroutable(scope: AttemptScope, agent: str, found: Route, problem: Exception) -> RoutingError:
@@ -206,13 +214,9 @@ def _observed(
 
 
 def _routed(scope: AttemptScope, agent: str, api: request.Api, given: Mapping[str, Any], found: Route) -> Call:
+    body = request.routed_body(given, agent, api, found)
     call = Call(scope, agent, api, given)
-    call.route = found
-    try:
-        call.body = request.routed_body(given, agent, api, found)
-    except RoutingError as error:
-        call.failed(error)
-        raise
+    call.route, call.body = found, body
     if call.endpoint is not None:
         call.model = call.endpoint.model
         call.hides_usage = bool(given.get("stream")) and not request.usage_wanted(given)
