@@ -116,6 +116,20 @@ async def test_a_call_that_fails_does_not_fail_the_others(store: SQLiteStore) ->
     assert [r.id for r in (await store.rollouts()).items] == ["r", "s", "t"]
 
 
+async def test_an_error_after_a_write_leaves_nothing(store: SQLiteStore) -> None:
+    await store.enqueue([RolloutRequest(task=1, id="r")])
+
+    def half_done(tx: Transaction) -> None:
+        tx.db.execute("DELETE FROM rollouts")
+        raise Conflict("too late")
+
+    outcomes = await asyncio.gather(
+        store._write(half_done), store.enqueue([RolloutRequest(task=2, id="s")]), return_exceptions=True
+    )
+    assert [type(o) for o in outcomes] == [Conflict, list]
+    assert [r.id for r in (await store.rollouts()).items] == ["r", "s"]
+
+
 async def test_a_wait_is_told_and_does_not_look(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leyden.stores.sqlite.store.RECHECK_S", 1000.0)
     for end in ("finish", "cancel"):

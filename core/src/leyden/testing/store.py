@@ -9,8 +9,9 @@ Run it on a store of your own by subclassing; pytest and pytest-asyncio are need
             yield store
             await store.close()
 
-Each test gets a fresh, empty store. `clock` is the suite's: the store must take leases, time limits and its sweeper's sleep
-from it (see `leyden.clock.Clock`). A store that has a clock of its own overrides `advance` to let that clock pass.
+In pytest-asyncio's strict mode the fixture is a `pytest_asyncio.fixture`. Each test gets a fresh, empty store. `clock` is
+the suite's: the store must take leases, time limits and its sweeper's sleep from it (see `leyden.clock.Clock`). A store that
+has a clock of its own overrides `advance` to let that clock pass. Random interleavings are in `leyden.testing.store_machine`.
 """
 
 from __future__ import annotations

@@ -81,6 +81,7 @@ class QueryRules(Base):
         while True:
             small = await store.rollouts(**filters, limit=1, cursor=cursor)
             ids += [r.id[1:] for r in small.items]
+            assert len(ids) <= len(expected), "a page repeats what the one before had"
             cursor = small.next
             if cursor is None:
                 break

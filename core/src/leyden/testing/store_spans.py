@@ -101,6 +101,7 @@ class SpanRules(Base):
             while True:
                 page = await store.spans(rollout=first.rollout.id, limit=limit, cursor=cursor)
                 seen += page.items
+                assert len(seen) <= len(spans), "a page repeats what the one before had"
                 cursor = page.next
                 if cursor is None:
                     break
