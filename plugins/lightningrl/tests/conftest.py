@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from leyden.episode import Episode
 from leyden.types import Attempt, Endpoint, LLMCall, Mark, Policy, Resources, Reward, Rollout, Span
 
@@ -64,7 +65,16 @@ def episode(
 ) -> Episode:
     """An episode of these calls of the agent `writer`."""
     spans = [
-        Span(rollout_id=name, attempt_id=name, span_id=f"{name}-{i}", sequence=i, name="chat", kind="llm", agent="writer", call=call)
+        Span(
+            rollout_id=name,
+            attempt_id=name,
+            span_id=f"{name}-{i}",
+            sequence=i,
+            name="chat",
+            kind="llm",
+            agent="writer",
+            call=call,
+        )
         for i, call in enumerate(calls)
     ]
     if reward is not None:
@@ -80,7 +90,9 @@ def episode(
             )
         )
     rollout = Rollout(id=name, task=None, status=status, created_at=0.0, group=group)  # type: ignore[arg-type]
-    attempt = Attempt(id=name, rollout_id=name, number=1, worker="w", status="succeeded", started_at=0.0, lease_until=0.0)
+    attempt = Attempt(
+        id=name, rollout_id=name, number=1, worker="w", status="succeeded", started_at=0.0, lease_until=0.0
+    )
     return Episode(rollout=rollout, attempt=attempt, spans=tuple(spans))
 
 

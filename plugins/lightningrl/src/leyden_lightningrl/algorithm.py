@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from leyden.algorithm import TrainingRun
 from leyden.errors import ConfigError, InvalidInput
-
 from leyden_lightningrl import models
+from leyden_lightningrl.checkpoints import resume_point
 from leyden_lightningrl.config import make_settings
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class LightningRL:
         return self._summary
 
     def _device(self) -> str:
-        """"cpu" or "cuda"."""
+        """ "cpu" or "cuda"."""
         if self.settings.device != "auto":
             return self.settings.device
         from leyden_lightningrl import environment
@@ -98,7 +98,7 @@ class LightningRL:
         from leyden_lightningrl.verl import launch
         from leyden_lightningrl.verl.config import make_config
 
-        point = launch.resume_point(run.directory, resumed=run.resumed)
+        point = resume_point(run.directory, resumed=run.resumed)
         plan = launch.Plan(
             settings=self.settings,
             device=self._device(),

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
-from leyden.errors import ConfigError
 
+from leyden.errors import ConfigError
 from leyden_lightningrl.credit import credit_named
 
 
@@ -123,7 +123,9 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
     known = Settings.__struct_fields__
     for name in values:
         if name not in known:
-            raise ConfigError(f"LightningRL has no setting {name!r}{close_matches(name, known)}; its settings: {', '.join(known)}")
+            raise ConfigError(
+                f"LightningRL has no setting {name!r}{close_matches(name, known)}; its settings: {', '.join(known)}"
+            )
     if "model" not in values:
         raise ConfigError('LightningRL needs a model to train: LightningRL(model="folder or hub name")')
     try:

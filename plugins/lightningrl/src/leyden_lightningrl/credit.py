@@ -39,7 +39,9 @@ def assign(credit: Credit, episode: Episode, transitions: Sequence[Transition], 
     values = [float(value) for value in credit(episode, transitions, reward)]
     name = getattr(credit, "__name__", repr(credit))
     if len(values) != len(transitions):
-        raise InvalidInput(f"credit {name} gave {len(values)} rewards for {len(transitions)} calls; it must give one each")
+        raise InvalidInput(
+            f"credit {name} gave {len(values)} rewards for {len(transitions)} calls; it must give one each"
+        )
     if not all(value - value == 0 for value in values):
         raise InvalidInput(f"credit {name} gave a reward that is not a finite number: {values}")
     return values

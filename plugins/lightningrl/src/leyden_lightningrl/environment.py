@@ -97,9 +97,8 @@ def add_vllm_name() -> None:
 def require(device: str) -> None:
     """Raises `ConfigError` if training on `device` cannot start in this environment."""
     if names := missing(device):
-        raise ConfigError(
-            f"training on {device} needs {', '.join(names)}: pip install 'leyden-lightningrl[{'cpu' if device == 'cpu' else 'gpu'}]'"
-        )
+        extra = "cpu" if device == "cpu" else "gpu"
+        raise ConfigError(f"training on {device} needs {', '.join(names)}: pip install 'leyden-lightningrl[{extra}]'")
     if device == "cpu" and (found := problems()):
         listed = "; ".join(problem.what for problem in found)
         raise ConfigError(f"{listed}. Run: {sys.executable} -m leyden_lightningrl.environment --fix")

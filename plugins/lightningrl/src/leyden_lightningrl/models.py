@@ -21,7 +21,9 @@ def model_folder(model: str) -> Path | None:
     if folder.exists():
         raise ConfigError(f"model {model!r} is a file; give the folder that holds config.json and the weights")
     if model.startswith(("/", ".", "~")) or model.count("/") != 1:
-        raise MissingModel(f"there is no model folder {model!r}; give a folder with a Hugging Face model, or a hub name")
+        raise MissingModel(
+            f"there is no model folder {model!r}; give a folder with a Hugging Face model, or a hub name"
+        )
     return None
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+
 from leyden.episode import Episode
 from leyden.trajectories import Trajectory, Transition, trajectories
-
 from leyden_lightningrl.advantage import group_advantages, has_variance
 from leyden_lightningrl.config import Settings
 from leyden_lightningrl.credit import assign, credit_named

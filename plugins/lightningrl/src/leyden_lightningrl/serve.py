@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from leyden.errors import LeydenError
-
 from leyden_lightningrl import models
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from leyden.errors import ConfigError
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from leyden.errors import ConfigError
 from leyden_lightningrl.config import Settings, close_matches
 
 ROLLOUT_NAME = "leyden_vllm"
@@ -106,8 +106,8 @@ def make_config(
 ) -> DictConfig:
     """The whole configuration. Raises `ConfigError` for a key in `settings.verl` that verl lacks or that is decided here.
 
-    `tasks` is the size of the training set, `validates` says whether to validate before the first step; `addresses` and `weights_files` belong to the CPU's rollout servers, one per
-    replica.
+    `tasks` is the size of the training set, `validates` says whether to validate before the first step; `addresses` and
+    `weights_files` belong to the CPU's rollout servers, one per replica.
     """
     with initialize_config_dir(str(config_folder()), version_base=None):
         config = compose("ppo_trainer")

@@ -7,7 +7,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 
-class TaskNumbers(Dataset[dict[str, Any]]):
+class TaskNumbers(Dataset):  # type: ignore[misc]
     """Built by verl with `data_files` = how many tasks there are (see `leyden_lightningrl.verl.config`)."""
 
     def __init__(self, data_files: str, **_: Any) -> None:

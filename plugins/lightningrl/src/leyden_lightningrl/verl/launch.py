@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from leyden.errors import ConfigError
 
+from leyden.errors import ConfigError
 from leyden_lightningrl.config import Settings
-from leyden_lightningrl.verl import checkpoints
-from leyden_lightningrl.verl.config import make_config
 from leyden_lightningrl.verl.cpu import server
 
 if TYPE_CHECKING:
@@ -70,6 +68,8 @@ def prepare_environment(plan: Plan) -> dict[str, str]:
 
 def train(plan: Plan, manager: RolloutManager) -> Path:
     """Train to the end; returns the folder of the trained policy. Blocks, so run it in a thread."""
+    from leyden_lightningrl.verl.config import make_config
+
     with ExitStack() as stack:
         environment = prepare_environment(plan)
         addresses: list[str] = []
@@ -174,7 +174,11 @@ def ray_and_queue(plan: Plan, config: Any, environment: dict[str, str]) -> Itera
     import transfer_queue as tq
 
     folder = tempfile.mkdtemp(prefix="leyden-ray-")  # short: Ray puts sockets in it
-    options: dict[str, Any] = {"runtime_env": {"env_vars": environment}, "log_to_driver": False, "logging_level": "ERROR"}
+    options: dict[str, Any] = {
+        "runtime_env": {"env_vars": environment},
+        "log_to_driver": False,
+        "logging_level": "ERROR",
+    }
     if plan.device == "cpu":
         options |= {
             "address": "local",
@@ -201,11 +205,3 @@ def ray_and_queue(plan: Plan, config: Any, environment: dict[str, str]) -> Itera
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def resume_point(directory: Path, *, resumed: bool) -> tuple[int, Path] | None:
-    """Where a run goes on: its last whole checkpoint. Raises `ConfigError` for a new run in an old run's folder."""
-    found = checkpoints.latest(directory / "checkpoints")
-    if found is not None and not resumed:
-        raise ConfigError(f"{directory} holds checkpoints of an earlier run: resume it, or choose another folder")
-    return found if resumed else None

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 import torch
 import transfer_queue as tq
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
 from leyden.algorithm import TrainingRun
 from leyden.episode import Episode
 from leyden.errors import RolloutsFailed
 from leyden.types import Endpoint, Mode
-from verl.utils.tensordict_utils import list_of_dict_to_tensordict
-
 from leyden_lightningrl.config import Settings
 from leyden_lightningrl.rows import Batch, Row, make_batch, validation_metrics
 
@@ -90,7 +90,9 @@ class RolloutManager:
     def report(self, step: int, metrics: Mapping[str, Any], timing: Mapping[str, float]) -> None:
         """Log a finished step: our account of the rollouts, verl's losses, the time of each phase."""
         kept = {
-            ours: float(metrics[theirs]) for ours, theirs in VERL_METRICS.items() if isinstance(metrics.get(theirs), int | float)
+            ours: float(metrics[theirs])
+            for ours, theirs in VERL_METRICS.items()
+            if isinstance(metrics.get(theirs), int | float)
         }
         times = {ours: float(timing[theirs]) for ours, theirs in VERL_TIMINGS.items() if theirs in timing}
         times["time/rollouts"] = self._rollout_seconds

@@ -8,15 +8,15 @@ from typing import Any
 import ray
 import torch
 import transfer_queue as tq
-from leyden.errors import LeydenError
 from omegaconf import open_dict
 from tensordict import TensorDict
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.workers.utils.padding import response_to_nested
 
+from leyden.errors import LeydenError
+from leyden_lightningrl.checkpoints import complete, prune
 from leyden_lightningrl.config import Settings
-from leyden_lightningrl.verl.checkpoints import complete, prune
 from leyden_lightningrl.verl.manager import RolloutManager
 from leyden_lightningrl.verl.workers import PolicyWorker
 
@@ -29,6 +29,7 @@ class LeydenTrainer(get_trainer_cls("sync")):  # type: ignore[misc]
     """Replaces: which workers run, validation, advantages, the accounting of mini-batches, and what is logged."""
 
     agent_loop_manager: RolloutManager
+    resource_pool_manager: Any
 
     def __init__(self, config: Any, settings: Settings, device: str) -> None:
         super().__init__(config=config)
@@ -65,7 +66,7 @@ class LeydenTrainer(get_trainer_cls("sync")):  # type: ignore[misc]
         if self.device != "cpu":
             return
         reports: list[dict[str, float]] = self.actor_rollout_wg.sync_report()
-        merged = {name: max(report.get(name, 0.0) for report in reports) for name in reports[0]}
+        merged = {name: max(report[name] for report in reports if name in report) for name in reports[0]}
         self._pending_sync_metrics = merged
         difference = merged.get("sync/probe_max_abs_logprob_difference", 0.0)
         if not difference <= self.settings.probe_tolerance:

@@ -20,7 +20,7 @@ COPIED = ("*.json", "*.jinja", "*.model", "*.txt")
 class PolicyWorker(ActorRolloutRefWorker):  # type: ignore[misc]
     """Stock worker on every device, plus `export_policy`."""
 
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[misc]
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[untyped-decorator]
     def export_policy(self, folder: str) -> None:
         """Write the whole weights (LoRA merged) to `folder`, and a LoRA adapter beside it in `folder`-adapter.
 
@@ -52,10 +52,16 @@ class PolicyWorker(ActorRolloutRefWorker):  # type: ignore[misc]
         if leader:
             from safetensors.torch import save_file
 
-            with completed(folder) as made:
-                save_file({name: t.detach().cpu().contiguous() for name, t in state.items()}, made / "adapter_model.safetensors")
+            with Completed(folder) as made:
+                save_file(
+                    {name: t.detach().cpu().contiguous() for name, t in state.items()},
+                    made / "adapter_model.safetensors",
+                )
                 settings = {name: plain(value) for name, value in module.peft_config["default"].to_dict().items()}
-                settings |= {"base_model_name_or_path": str(self.actor.engine.model_config.local_path), "inference_mode": True}
+                settings |= {
+                    "base_model_name_or_path": str(self.actor.engine.model_config.local_path),
+                    "inference_mode": True,
+                }
                 (made / "adapter_config.json").write_text(json.dumps(settings, indent=2))
 
 
@@ -68,7 +74,7 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | list | None) else str(value)
 
 
-class completed:
+class Completed:
     """A folder that is filled under another name and renamed when whole; an older one of the name is replaced."""
 
     def __init__(self, folder: Path) -> None:
@@ -93,7 +99,7 @@ def write_folder(folder: Path, tensors: dict[str, torch.Tensor], base: Path) -> 
     """A Hugging Face folder of `tensors`, with everything but the weights taken from `base`."""
     from safetensors.torch import save_file
 
-    with completed(folder) as made:
+    with Completed(folder) as made:
         for pattern in COPIED:
             for file in base.glob(pattern):
                 if not file.name.endswith(".index.json"):

@@ -36,7 +36,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def call(address: str, path: str, body: Mapping[str, Any] | None = None, *, method: str = "POST", timeout: float = 600) -> Any:
+def call(
+    address: str, path: str, body: Mapping[str, Any] | None = None, *, method: str = "POST", timeout: float = 600
+) -> Any:
     """One HTTP call on `address` (``host:port``); returns the decoded JSON, or the text where the answer is no JSON."""
     data = json.dumps(body).encode() if body is not None else (b"" if method == "POST" else None)
     request = urllib.request.Request(
@@ -143,7 +145,12 @@ class ServerProcess:
         try:
             with open(self.log, "wb") as log:
                 self.process = subprocess.Popen(
-                    command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    preexec_fn=die_with_parent,
                 )
         except BaseException as error:
             self._error = error

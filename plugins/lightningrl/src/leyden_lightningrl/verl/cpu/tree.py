@@ -89,7 +89,7 @@ def trained_positions(micro_batch: TensorDict) -> list[list[int]]:
     masks = [mask.bool() for mask in micro_batch["response_mask"].unbind()]
     skip = [False] * len(lengths)
     with_entropy = tu.get_non_tensor_data(data=micro_batch, key="calculate_entropy", default=False)
-    if "advantages" in micro_batch.keys() and "ref_log_prob" not in micro_batch.keys() and not with_entropy:
+    if "advantages" in micro_batch and "ref_log_prob" not in micro_batch and not with_entropy:
         skip = [not bool(row.any()) for row in micro_batch["advantages"].unbind()]
     positions = []
     for length, mask, skipped in zip(lengths, masks, skip, strict=True):
@@ -131,7 +131,8 @@ class PrefixTreeMixin:
         if "tree" not in output_args:
             return super().prepare_model_outputs(output, output_args, micro_batch, logits_processor_func)  # type: ignore[misc,no-any-return]
         tree, temperature = output_args["tree"], output_args["temperature"]
-        assert isinstance(tree, PrefixTree) and isinstance(temperature, float)
+        assert isinstance(tree, PrefixTree)
+        assert isinstance(temperature, float)
         offsets = micro_batch["input_ids"].offsets()
         logits = output.logits[0].float()  # type: ignore[attr-defined]
         if temperature != 1.0:
@@ -155,7 +156,7 @@ class PrefixTreeMixin:
         """The old log-probs in verl's flat layout, so that tokens left out have ratio 1 in verl's metrics."""
         lengths = micro_batch["input_ids"].offsets().diff().tolist()
         background = torch.zeros(sum(lengths))
-        if "old_log_probs" not in micro_batch.keys():
+        if "old_log_probs" not in micro_batch:
             return background
         end = 0
         for length, old in zip(lengths, micro_batch["old_log_probs"].unbind(), strict=True):

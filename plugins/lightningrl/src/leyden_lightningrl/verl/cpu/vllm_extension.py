@@ -59,7 +59,7 @@ class FileTransferEngine(WeightTransferEngine):  # type: ignore[misc]
 
         def tensors() -> Iterator[tuple[str, Any]]:
             with safe_open(update_info.path, "pt") as file:
-                for name in file.keys():
+                for name in file.keys():  # noqa: SIM118 (no mapping)
                     yield name, file.get_tensor(name)
 
         self.model.load_weights(tensors())

@@ -38,7 +38,7 @@ class WithoutPinnedMemory:
             self.engine_config.forward_only = forward_only  # type: ignore[attr-defined]
 
 
-@EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")  # type: ignore[misc]
+@EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")
 class CpuLanguageModelEngine(PrefixTreeMixin, WithoutPinnedMemory, FSDPEngineWithLMHead):  # type: ignore[misc]
     """verl's FSDP2 engine with the prefix tree, and LoRA weights merged without rounding."""
 
@@ -52,7 +52,7 @@ class CpuLanguageModelEngine(PrefixTreeMixin, WithoutPinnedMemory, FSDPEngineWit
                 yield name, whole.detach().clone()
 
 
-@EngineRegistry.register(model_type="value_model", backend=["fsdp2"], device="cpu")  # type: ignore[misc]
+@EngineRegistry.register(model_type="value_model", backend=["fsdp2"], device="cpu")
 class CpuValueModelEngine(WithoutPinnedMemory, FSDPEngineWithValueHead):  # type: ignore[misc]
     """verl's critic engine; verl itself asks for flash attention here, which a CPU does not have."""
 
@@ -61,7 +61,12 @@ class CpuValueModelEngine(WithoutPinnedMemory, FSDPEngineWithValueHead):  # type
         from verl.utils.torch_dtypes import PrecisionType
 
         config = self.model_config.hf_config
-        config.num_labels, config.classifier_dropout, config.hidden_dropout, config.summary_dropout_prob = 1, 0.0, "0", 0.0
+        config.num_labels, config.classifier_dropout, config.hidden_dropout, config.summary_dropout_prob = (
+            1,
+            0.0,
+            "0",
+            0.0,
+        )
         dtype = PrecisionType.to_dtype(self.engine_config.model_dtype or "fp32")
         model = AutoModelForTokenClassification.from_pretrained(
             self.model_config.local_path, config=config, dtype=dtype, attn_implementation="sdpa"
@@ -93,31 +98,31 @@ class CpuPolicyWorker(PolicyWorker):
         self._settings = rollout.settings_of(config.rollout)
         self._sync: dict[str, float] = {}
 
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[misc]
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[untyped-decorator]
     def init_model(self) -> None:
         super().init_model()
         for worker in (self.actor, self.ref):
             if worker is not None:
                 worker.engine.prefix_tree = bool(self._settings["prefix_tree"])
 
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL, blocking=False)  # type: ignore[misc]
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL, blocking=False)  # type: ignore[untyped-decorator]
     async def update_weights(self, global_steps: int | None = None, mode: str = "auto") -> Any:
         started = time.perf_counter()
         answer = await super().update_weights(global_steps=global_steps, mode=mode)
         self._sync = {"sync/seconds": time.perf_counter() - started}
         if tokens := int(self._settings["probe_tokens"]):
             started = time.perf_counter()
-            self._sync["sync/probe_max_abs_logprob_difference"] = self._probe(tokens)
+            self._sync |= self._probe(tokens)
             self._sync["sync/probe_seconds"] = time.perf_counter() - started
         return answer
 
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[misc]
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[untyped-decorator]
     def sync_report(self) -> dict[str, float]:
         """What the last weight sync took and how well it went, and what the prefix tree saved so far."""
         engine = self.actor.engine
         return self._sync | {"tree/tokens": float(engine.tree_tokens), "tree/nodes": float(engine.tree_nodes)}
 
-    def _probe(self, tokens: int) -> float:
+    def _probe(self, tokens: int) -> dict[str, float]:
         """Largest |log-prob difference| between the trainer's weights and the server on one fixed random sequence."""
         engine = self.actor.engine
         generator = torch.Generator().manual_seed(0)
@@ -127,9 +132,12 @@ class CpuPolicyWorker(PolicyWorker):
             logits = engine.module(input_ids=ids[None], use_cache=False).logits[0, :-1].float()
         mine = torch.log_softmax(logits, -1)[torch.arange(tokens - 1), ids[1:]]
         if not self.rollout.is_leader:
-            return 0.0
+            return {}
         theirs = torch.tensor(prompt_logprobs(self.rollout.address, ids.tolist()))
-        return float((mine - theirs).abs().max())
+        return {
+            "sync/probe_max_abs_logprob_difference": float((mine - theirs).abs().max()),
+            "sync/probe_mean_logprob": float(theirs.mean()),
+        }
 
 
 class CpuResourcePoolManager(ResourcePoolManager):  # type: ignore[misc]

@@ -8,6 +8,8 @@ import os
 import shutil
 from pathlib import Path
 
+from leyden.errors import ConfigError
+
 MARKER = "complete.json"
 PREFIX = "global_step_"
 """verl's name for a step's folder."""
@@ -48,3 +50,11 @@ def prune(checkpoints: Path, *, keep: int) -> None:
         if number.isdigit() and int(number) not in kept and whole and int(number) < max(whole):
             (folder / MARKER).unlink(missing_ok=True)  # first: a half-removed folder must not look whole
             shutil.rmtree(folder)
+
+
+def resume_point(directory: Path, *, resumed: bool) -> tuple[int, Path] | None:
+    """Where a run goes on: its last whole checkpoint. Raises `ConfigError` for a new run in an old run's folder."""
+    found = latest(directory / "checkpoints")
+    if found is not None and not resumed:
+        raise ConfigError(f"{directory} holds checkpoints of an earlier run: resume it, or choose another folder")
+    return found if resumed else None
