@@ -53,6 +53,8 @@ class RunningAttempt:
 
     async def run(self, function: Callable[[Any], Any], grace_s: float) -> Verdict:
         """Run `function` on the task until it ends, its time is up, or `give_up` is called."""
+        if self.given_up.done():  # the worker was told to stop before it began
+            return self.given_up.result()
         start = _start_coroutine if is_async(function) else _start_thread
         self.in_thread = start is _start_thread
         self.work = work = start(self.scope, function)

@@ -51,9 +51,14 @@ class Exporter:
         if not self._woken or full:
             self._woken = True
             try:
-                self._loop.call_soon_threadsafe(self._hurry.set if full else self._wake.set)
+                self._loop.call_soon_threadsafe(self._nudge, full)
             except RuntimeError:  # the loop has been closed: a thread outlived its worker
                 self.dropped[span.attempt_id] += 1
+
+    def _nudge(self, full: bool) -> None:
+        self._wake.set()
+        if full:
+            self._hurry.set()
 
     async def flush(self) -> None:
         """Wait until every span that was emitted so far is in the store, or given up and counted."""
@@ -100,6 +105,9 @@ class Exporter:
             plugins.span(span)
         try:
             await self._write(spans)
+        except asyncio.CancelledError:  # closed while the store did not answer
+            self.dropped.update(span.attempt_id for span in spans)
+            raise
         finally:
             self._in_flight = 0
             self._taken += len(spans)

@@ -39,7 +39,11 @@ class MetricLog:
         """Take in what an earlier process of this run wrote; returns the seconds that it ran."""
         seconds = 0.0
         if self._path.is_file():
-            for line in self._path.read_text(encoding="utf-8").splitlines():
+            text = self._path.read_text(encoding="utf-8")
+            if text and not text.endswith("\n"):  # cut off by a kill
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write("\n")
+            for line in text.splitlines():
                 try:
                     row = json.loads(line)
                 except json.JSONDecodeError:  # the last line of a killed process

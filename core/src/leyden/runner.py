@@ -66,11 +66,12 @@ class Runner:
         self._stopping = False
 
     def stop(self) -> None:
-        """Claim nothing more, hand back what is running, and return from `run`. Call it in the runner's event loop."""
+        """Claim nothing more, hand back what is running, and return from `run`. Call it in the runner's event loop.
+
+        A claim that is under way is waited for (up to `poll_s`): it must not take again what is handed back.
+        """
         self._stopping = True
         self._changed.set()
-        for attempt in list(self._active.values()):
-            attempt.give_up(Verdict("unresponsive", STOPPED))
 
     async def run(self) -> None:
         """Work until `stop` is called, or this task is cancelled (which also hands back what is running)."""
@@ -78,10 +79,10 @@ class Runner:
         heart = asyncio.create_task(self._heartbeats())
         try:
             await self._claims()
-        except asyncio.CancelledError:
-            self.stop()
-            raise
         finally:
+            self._stopping = True
+            for attempt in list(self._active.values()):
+                attempt.give_up(Verdict("unresponsive", STOPPED))
             while self._tasks:
                 await asyncio.wait(self._tasks)
             heart.cancel()
@@ -119,8 +120,6 @@ class Runner:
     def _begin(self, claim: Claim) -> None:
         scope = AttemptScope(claim.rollout, claim.attempt.id, claim.resources, self._exporter)
         attempt = self._active[claim.attempt.id] = RunningAttempt(claim, scope)
-        if self._stopping:
-            attempt.give_up(Verdict("unresponsive", STOPPED))
         task = asyncio.create_task(self._attempt(attempt))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -8,7 +8,7 @@ import msgspec
 
 from leyden.errors import ConfigError
 from leyden.run import OnFailed
-from leyden.stores import scheme_of
+from leyden.stores import check_url, scheme_of
 from leyden.types import Struct
 from leyden.workers import Method
 
@@ -37,6 +37,8 @@ class TrainingSettings(Struct, frozen=True):
             raise ConfigError("train(): processes must be 0 or more, concurrency and max_attempts 1 or more")
         if self.lease_s <= 0 or (self.timeout_s is not None and self.timeout_s <= 0):
             raise ConfigError("train(): lease_s and timeout_s are seconds above 0 (timeout_s=None sets no limit)")
+        if isinstance(self.store, str):
+            check_url(self.store)
         in_process = self.processes == 0 and not self.external_runners
         if self.store is not None and not isinstance(self.store, str) and self.processes and not self.external_runners:
             raise ConfigError("worker processes need the store's URL: give store='sqlite:///…', or processes=0")

@@ -61,6 +61,11 @@ def scheme_of(url: str) -> str:
     return scheme.lower()
 
 
+def check_url(url: str) -> None:
+    """Raise what `open_store` would raise for a URL that no installed store takes; opens nothing."""
+    _opener(url)
+
+
 def _opener(url: str) -> Opener:
     scheme = scheme_of(url)
     if scheme == "memory":
