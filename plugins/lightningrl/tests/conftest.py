@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,10 @@ import pytest
 
 from leyden.episode import Episode
 from leyden.types import Attempt, Endpoint, LLMCall, Mark, Policy, Resources, Reward, Rollout, Span
+
+# verl chooses its platform when it is first imported, so before any test.
+os.environ.setdefault("VERL_PLATFORM", "cpu")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 Agent = Callable[["HttpRun", Any, Endpoint, int], tuple[list[LLMCall], float | None]]
 
