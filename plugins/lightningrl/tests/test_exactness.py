@@ -48,7 +48,6 @@ def worker(process_group: None) -> Worker:
     """Make a worker of verl's for a model folder, as the CPU path configures it."""
 
     def make(model: Path, *, prefix_tree: bool = True, lora_rank: int = 0) -> Any:
-        from leyden_lightningrl.verl.cpu.workers import CpuTrainingWorker
         from verl.trainer.config import CheckpointConfig
         from verl.workers.config import (
             FSDPActorConfig,
@@ -58,6 +57,8 @@ def worker(process_group: None) -> Worker:
             TrainingWorkerConfig,
         )
         from verl.workers.utils.losses import ppo_loss
+
+        from leyden_lightningrl.verl.cpu.workers import CpuTrainingWorker
 
         precision = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
         engine = FSDPEngineConfig(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from leyden.errors import ConfigError
 from leyden_lightningrl.config import make_settings
 
