@@ -10,6 +10,11 @@ from leyden.scope import AttemptScope, attempt_scope
 from leyden.types import Mark, Resources, Rollout, Span
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """langgraph 1.0 warns of itself when it is imported."""
+    config.addinivalue_line("filterwarnings", "ignore:AgentStatePydantic has been moved:DeprecationWarning")
+
+
 class Sink:
     def __init__(self) -> None:
         self.spans: list[Span] = []

@@ -152,7 +152,8 @@ async def test_run() -> None:
 
 
 def test_create_agent() -> None:
-    agents = pytest.importorskip("langchain.agents")
+    pytest.importorskip("langchain", minversion="1.2.6", reason="create_agent keeps its name to itself before")
+    from langchain import agents
     from langchain_core.language_models import GenericFakeChatModel
 
     model = GenericFakeChatModel(messages=iter([]))

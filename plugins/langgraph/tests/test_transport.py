@@ -138,7 +138,9 @@ async def test_two_policies_and_nested_graphs(
 async def test_a_mark_on_a_node_covers_an_agent_inside_with_its_tools(
     chat: Any, provider: FakeModelServer, policy: FakeModelServer, endpoint: Endpoint
 ) -> None:
-    agents = pytest.importorskip("langchain.agents")
+    pytest.importorskip("langchain", minversion="1.2.6", reason="create_agent keeps its name to itself before")
+    from langchain import agents
+
     helper = agents.create_agent(chat("help"), [], name="helper")
 
     @tool
@@ -165,7 +167,8 @@ async def test_a_mark_on_a_node_covers_an_agent_inside_with_its_tools(
 async def test_middleware_calls_belong_to_their_agent(
     chat: Any, provider: FakeModelServer, policy: FakeModelServer, endpoint: Endpoint
 ) -> None:
-    agents = pytest.importorskip("langchain.agents")
+    pytest.importorskip("langchain", minversion="1.0", reason="there is no create_agent before")
+    from langchain import agents
     from langchain.agents.middleware import AgentMiddleware
 
     summariser = chat("summary")
@@ -195,6 +198,7 @@ class Place(pydantic.BaseModel):
     number: int
 
 
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning")  # langchain-openai 1.0 on openai 2.54
 @pytest.mark.parametrize("method", ["json_schema", "function_calling"])
 async def test_structured_output(
     chat: Any, provider: FakeModelServer, policy: FakeModelServer, endpoint: Endpoint, method: Any

@@ -13,7 +13,7 @@ from leyden_langchain.identity import named_run
 from leyden_langchain.package import SUPPORTED
 from leyden_langchain.spans import tool_arun, tool_run
 
-VERIFIED = "langchain-core 0.3.68, 1.8.3"
+VERIFIED = "langchain-core 0.3.68, 1.0.7, 1.8.3"
 
 _CALLS = ("invoke", "ainvoke", "stream", "astream")
 _TRANSFORMS = ("transform", "atransform")

@@ -129,9 +129,7 @@ def referred(function: Any) -> Iterator[Any]:
 
 def written_by_user(target: Any) -> Any:
     """The object that the user gave for a node: LangGraph wraps a function in a runnable of its own."""
-    from langgraph.prebuilt import ToolNode
-
-    if isinstance(target, (Pregel, ToolNode)):
+    if isinstance(target, Pregel) or hasattr(target, "tools_by_name"):
         return target
     for name in ("func", "afunc"):
         function: Any = getattr(target, name, None)

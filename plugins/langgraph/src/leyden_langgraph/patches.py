@@ -11,7 +11,7 @@ from leyden.patching import Patch, Patches
 from leyden_langgraph.package import SUPPORTED
 from leyden_langgraph.spans import node_arun, node_run
 
-VERIFIED = "langgraph 0.6.0, 1.2.24"
+VERIFIED = "langgraph 0.6.0, 1.0.0, 1.2.24"
 RUNNER = "langgraph.pregel._runner"
 
 patches = Patches(
