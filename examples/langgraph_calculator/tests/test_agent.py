@@ -60,3 +60,10 @@ async def test_a_planner_that_names_nothing_costs_only_the_word(agent: ModuleTyp
     result = await agent.app.ainvoke(TASK)
     models.replies.update(before)
     assert result["reply"] == "12 things"
+
+
+async def test_the_planner_has_a_metric_of_its_own(agent: ModuleType, models: Any) -> None:
+    models.write("<<1+1>>")
+    result = await agent.app.ainvoke(TASK)
+    assert agent.names_things(result, {"things": "cups"}) == 1.0
+    assert agent.names_things(result, {"things": "books"}) == 0.0
