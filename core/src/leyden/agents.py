@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TypeVar, cast, overload
 
@@ -19,6 +20,8 @@ from leyden.tracing import agent_span, fail, open_agent
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DECLARED: dict[str, object] = {}
+_ENTERED: ContextVar[tuple[AbstractContextManager[str], ...]] = ContextVar("leyden-entered-agents", default=())
+"""The `with agent(...)` blocks around the running code: one `Agent` object may be entered by many tasks at once."""
 
 
 def declare(*names: str) -> None:
@@ -28,7 +31,7 @@ def declare(*names: str) -> None:
 
 
 def declared_agents() -> dict[str, object]:
-    """Names given to `declare` or `@agent`, each with the decorated function where there is one."""
+    """Names given to `declare` or `@agent`, each with the function as `@agent` left it, where there is one."""
     return dict(_DECLARED)
 
 
@@ -41,22 +44,24 @@ class Agent(AbstractContextManager[str]):
 
     def __init__(self, name: str) -> None:
         self.name = child_path(name, "")
-        self._entered: list[AbstractContextManager[str]] = []
 
     def __enter__(self) -> str:
         manager = agent_span(self.name)
         path = manager.__enter__()
-        self._entered.append(manager)
+        _ENTERED.set((*_ENTERED.get(), manager))
         return path
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._entered.pop().__exit__(kind, error, traceback)
+        *outer, manager = _ENTERED.get()
+        _ENTERED.set(tuple(outer))
+        manager.__exit__(kind, error, traceback)
 
     def __call__(self, function: F) -> F:
-        _DECLARED[self.name] = function
-        return cast("F", wrap(self.name, function))
+        wrapped = cast("F", wrap(self.name, function))
+        _DECLARED[self.name] = wrapped
+        return wrapped
 
 
 def wrap(name: str, function: Callable[..., Any], framework: str = "python") -> Callable[..., Any]:

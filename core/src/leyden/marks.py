@@ -7,7 +7,6 @@ deepest matching agent decides; of two selectors that match at the same depth th
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import re
 from collections.abc import Iterable, Sequence
@@ -33,6 +32,7 @@ class Marks:
             if not selector.strip("/ "):
                 raise MarkError("a mark needs an agent's name or a glob on its path, say trainable('writer')")
             mark = Mark(selector=selector.strip("/ "), policy=policy)
+            _pattern(mark.selector)
             if mark not in self._marks:
                 self._marks.append(mark)
         else:
@@ -77,13 +77,23 @@ def trainable(selector: object, *, policy: str = "default") -> None:
 @functools.lru_cache(maxsize=1024)
 def _pattern(selector: str) -> re.Pattern[str]:
     """Regular expression of a path glob: `*` stays inside one name, `**` crosses names."""
-    parts = [
-        "(?:.*)"
-        if part == "**"
-        else fnmatch.translate(part).removeprefix("(?s:").removesuffix(r")\Z").replace(".*", "[^/]*")
-        for part in selector.split("/")
-    ]
-    return re.compile("/".join(parts).replace("(?:.*)/", "(?:.*/)?") + r"\Z")
+    text = "".join(_GLOBS.get(part) or _literal(part) for part in _PARTS.split(selector) if part)
+    try:
+        return re.compile(text + r"\Z", re.DOTALL)
+    except re.error as error:
+        raise MarkError(f"the selector {selector!r} is not a valid glob: {error}") from None
+
+
+_PARTS = re.compile(r"((?:^|(?<=/))\*\*/|\*\*|\*|\?|\[!?[^\]/]+\])")
+_GLOBS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def _literal(part: str) -> str:
+    """Regular expression of a character class (`[ab]`, `[!ab]`) or of text that stands for itself."""
+    if part.startswith("[") and part.endswith("]") and len(part) > 2:
+        negated = part[1] == "!"
+        return ("[^/" if negated else "[") + re.sub(r"([\\^&~|\[])", r"\\\1", part[1 + negated : -1]) + "]"
+    return re.escape(part)
 
 
 def matches(selector: str, path: str) -> bool:
@@ -101,9 +111,7 @@ def mark_of(path: str, marks: tuple[Mark, ...]) -> Mark | None:
         here = "/".join(names[:depth])
         hits = [mark for mark in marks if matches(mark.selector, here)]
         if hits:
-            return min(
-                hits, key=lambda mark: (mark.selector.count("*") + mark.selector.count("?"), -len(mark.selector))
-            )
+            return min(hits, key=lambda mark: (sum(map(mark.selector.count, "*?[")), -len(mark.selector)))
     return None
 
 

@@ -45,7 +45,8 @@ def text_of(message: Mapping[str, Any]) -> str:
     if not isinstance(content, str):
         content = " ".join(str(part.get("text", "")) for part in content)
     calls = [call["function"] for call in message.get("tool_calls") or ()]
-    return " ".join([content, *(f"{call['name']} {call['arguments']}" for call in calls)]).strip()
+    texts = [content] if content else []
+    return " ".join([*texts, *(f"{call['name']} {call['arguments']}" for call in calls)])
 
 
 def prompt_ids(messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:

@@ -1,0 +1,120 @@
+"""OpenTelemetry spans inside an attempt become spans of the attempt."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+
+import leyden
+from leyden import attributes, tracing
+from leyden.testing.recording import recorded_attempt
+from leyden.types import LLMCall
+
+
+def test_a_span_is_recorded_with_its_parent_and_agent() -> None:
+    inner_span = leyden.span("look up", city="Paris", sizes=[1, 2])
+    with recorded_attempt() as attempt, leyden.agent("planner"), leyden.agent("writer"), inner_span:
+        pass
+    planner, writer, inner = attempt.spans
+    assert [span.sequence for span in attempt.spans] == [1, 2, 3]
+    assert [span.name for span in attempt.emitted] == ["look up", "invoke_agent planner/writer", "invoke_agent planner"]
+    assert (planner.kind, planner.agent, planner.parent_id) == ("agent", "planner", None)
+    assert (writer.kind, writer.agent, writer.parent_id) == ("agent", "planner/writer", planner.span_id)
+    assert writer.attributes["gen_ai.agent.name"] == "writer"
+    assert (inner.kind, inner.agent, inner.parent_id) == ("other", "planner/writer", writer.span_id)
+    assert inner.attributes == {"city": "Paris", "sizes": [1, 2]}
+    assert {span.trace_id for span in attempt.spans} == {planner.trace_id}
+    assert (inner.rollout_id, inner.attempt_id) == (attempt.scope.rollout.id, attempt.scope.attempt_id)
+    assert planner.start_ns <= inner.start_ns <= inner.end_ns <= planner.end_ns
+
+
+def test_outside_an_attempt_and_after_it_nothing_is_recorded() -> None:
+    with leyden.span("outside"):
+        pass
+    with recorded_attempt() as attempt:
+        attempt.scope.closed = True
+        with leyden.span("late"):
+            pass
+    assert attempt.spans == []
+
+
+def test_an_exception_marks_the_span_and_goes_on() -> None:
+    with recorded_attempt() as attempt, pytest.raises(ValueError, match="bad"), leyden.span("step"):
+        raise ValueError("bad")
+    (span,) = attempt.spans
+    assert span.error == "ValueError: bad"
+    assert span.attributes[attributes.ERROR_TYPE] == "ValueError"
+
+
+def test_a_payload_goes_with_its_span() -> None:
+    call = LLMCall(model="m")
+    with recorded_attempt() as attempt, leyden.span("call") as opened:
+        tracing.processor.attach(opened, call)
+    assert attempt.spans[0].call is call
+    outside = tracing.tracer().start_span("outside")
+    tracing.processor.attach(outside, call)
+    outside.end()
+    assert not tracing.processor._payloads
+
+
+def test_spans_that_never_end_are_forgotten() -> None:
+    with recorded_attempt() as attempt:
+        opened = tracing.tracer().start_span("open")
+        tracing.processor.attach(opened, LLMCall())
+    assert tracing.processor.forget(attempt.scope.attempt_id) == 1
+    assert tracing.processor.forget(attempt.scope.attempt_id) == 0
+    opened.end()
+    assert attempt.spans == []
+
+
+def test_a_sink_that_fails_never_reaches_the_agent(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def emit(self, span: Any) -> None:
+            raise OSError("disk full")
+
+    before = tracing.processor.dropped
+    with recorded_attempt() as attempt, caplog.at_level(logging.CRITICAL):
+        attempt.scope.sink = Broken()
+        with leyden.span("step"):
+            pass
+    assert tracing.processor.dropped == before + 1
+
+
+def test_a_frameworks_own_provider_can_be_watched() -> None:
+    theirs = TracerProvider(shutdown_on_exit=False)
+    tracing.watch(theirs)
+    tracing.watch(tracing.provider())
+    with recorded_attempt() as attempt, leyden.agent("a"):
+        theirs.get_tracer("framework").start_span(
+            "execute_tool x", attributes={"gen_ai.operation.name": "execute_tool"}
+        ).end()
+    assert [(span.kind, span.name, span.agent) for span in attempt.spans[1:]] == [("tool", "execute_tool x", "a")]
+
+
+def test_the_users_tracing_is_left_alone() -> None:
+    with recorded_attempt(), leyden.span("step"):
+        assert trace.get_tracer_provider() is not tracing.provider()
+
+
+def test_otel_variables_do_not_switch_the_recording_off() -> None:
+    code = """
+import leyden
+from leyden.testing.recording import recorded_attempt
+with recorded_attempt() as attempt, leyden.span("step", text="x" * 100):
+    pass
+assert len(attempt.spans[0].attributes["text"]) == 100
+"""
+    given = {
+        "OTEL_SDK_DISABLED": "true",
+        "OTEL_TRACES_SAMPLER": "always_off",
+        "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "5",
+        "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "5",
+    }
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **given}, timeout=60)
