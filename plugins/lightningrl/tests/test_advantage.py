@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leyden_lightningrl.advantage import EPSILON, group_advantages, has_variance
+from leyden_lightningrl.advantage import EPSILON, Baseline, Rewards, Scale, advantages, has_variance
+
+
+def group_advantages(rewards: Rewards, *, baseline: Baseline = "group_mean", scale: Scale = "std") -> list[list[float]]:
+    return advantages([rewards], baseline=baseline, scale=scale)[0]
 
 
 def test_group_mean_and_sample_standard_deviation() -> None:
@@ -43,6 +47,22 @@ def test_calls_of_a_rollout_may_differ() -> None:
 def test_group_mean_advantages_sum_to_zero(rewards: list[float]) -> None:
     advantages = group_advantages([[reward] for reward in rewards], scale="none")
     assert sum(value for (value,) in advantages) == pytest.approx(0, abs=1e-9)
+
+
+def test_against_the_whole_step() -> None:
+    # values 1, 1, 0, 0, 0, 0: mean 1/3; a group of equal rewards keeps its signal
+    made = advantages([[[1.0], [1.0]], [[0.0], [0.0]], [[0.0], [0.0]]], baseline="batch_mean", scale="none")
+    assert made == [[[pytest.approx(2 / 3)]] * 2, [[pytest.approx(-1 / 3)]] * 2, [[pytest.approx(-1 / 3)]] * 2]
+
+
+def test_step_standard_deviation() -> None:
+    # values 2, 0, 1, 1 over two groups: sample standard deviation sqrt(2 / 3)
+    made = advantages([[[2.0], [0.0]], [[1.0], [1.0]]], scale="batch_std")
+    assert made[0] == [
+        [pytest.approx(1 / (math.sqrt(2 / 3) + EPSILON))],
+        [pytest.approx(-1 / (math.sqrt(2 / 3) + EPSILON))],
+    ]
+    assert made[1] == [[0.0], [0.0]]
 
 
 def test_variance_ignores_rounding() -> None:

@@ -139,6 +139,18 @@ def test_a_step_without_any_variance_keeps_one_row_that_teaches_nothing() -> Non
     assert made.metrics["train/rows"] == 0
 
 
+def test_equal_groups_teach_against_the_step() -> None:
+    made = batch(
+        episode([call((1,), (2,))], 1.0, group="x", name="a"),
+        episode([call((1,), (3,))], 1.0, group="x", name="b"),
+        episode([call((1,), (4,))], 0.0, group="y", name="c"),
+        episode([call((1,), (5,))], 0.0, group="y", name="d", status="failed"),
+        baseline="batch_mean",
+        scale="none",
+    )
+    assert [row.advantages for row in made.rows] == [(pytest.approx(1 / 3),)] * 2 + [(pytest.approx(-2 / 3),)]
+
+
 def test_a_users_credit() -> None:
     def last_only(episode: Episode, transitions: list[Any], reward: float) -> list[float]:
         return [0.0] * (len(transitions) - 1) + [reward]

@@ -1,49 +1,63 @@
-"""Group advantages, computed once per rollout: a rollout of ten calls weighs no more in its group than one of one call."""
+"""Advantages, computed once per rollout: a rollout of ten calls weighs no more than one of one call."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 EPSILON = 1e-6
-"""Added to the standard deviation, as in GRPO's published form."""
+"""Added to a standard deviation, as in GRPO's published form."""
+
+Baseline: TypeAlias = Literal["group_mean", "leave_one_out", "batch_mean", "none"]
+Scale: TypeAlias = Literal["std", "batch_std", "none"]
+Rewards: TypeAlias = Sequence[Sequence[float]]
+"""Of one group: `rewards[i][k]` is the reward of call k of rollout i."""
 
 
-def group_advantages(
-    rewards: Sequence[Sequence[float]],
-    *,
-    baseline: Literal["group_mean", "leave_one_out", "none"] = "group_mean",
-    scale: Literal["std", "none"] = "std",
-) -> list[list[float]]:
-    """Advantages of one group; `rewards[i][k]` is the reward of call k of rollout i, the result has the same shape.
+def advantages(
+    groups: Sequence[Rewards], *, baseline: Baseline = "group_mean", scale: Scale = "std"
+) -> list[list[list[float]]]:
+    """Advantages of a step's groups, in the shape of `groups`.
 
-    A rollout enters the group's statistics once, as the mean v_i of its calls' rewards. With G rollouts:
+    A rollout enters the statistics once, as the mean v_i of its calls' rewards:
 
-        group_mean     A_ik = (r_ik - mean(v)) / s            GRPO, arXiv 2402.03300
-        leave_one_out  A_ik = (r_ik - mean(v without i)) / s  RLOO, arXiv 2402.14740
+        group_mean     A_ik = (r_ik - mean(v of the group)) / s            GRPO, arXiv 2402.03300
+        leave_one_out  A_ik = (r_ik - mean(v of the group without i)) / s  RLOO, arXiv 2402.14740
+        batch_mean     A_ik = (r_ik - mean(v of the step)) / s             as REINFORCE++, arXiv 2501.03262
         none           A_ik = r_ik / s
 
-    s = std(v) + 1e-6 with `scale="std"` (sample standard deviation; 1 for a single rollout), else 1 (Dr. GRPO, arXiv
-    2503.20783, drops it).
+    s is the sample standard deviation of the group ("std") or of the step ("batch_std") plus 1e-6, or 1 ("none", as in
+    Dr. GRPO, arXiv 2503.20783); 1 for a single rollout.
     """
-    values = [math.fsum(calls) / len(calls) for calls in rewards]
-    count = len(values)
-    total = math.fsum(values)
-    mean = total / count
-    divisor = 1.0
-    if scale == "std" and count > 1:
-        divisor = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1)) + EPSILON
+    values = [[math.fsum(calls) / len(calls) for calls in group] for group in groups]
+    everything = [value for group in values for value in group]
+    batch_mean, batch_std = statistics(everything)
     result = []
-    for value, calls in zip(values, rewards, strict=True):
-        base = mean if baseline == "group_mean" else 0.0
-        if baseline == "leave_one_out":
-            base = (total - value) / (count - 1) if count > 1 else 0.0
-        result.append([(call - base) / divisor for call in calls])
+    for group, means in zip(groups, values, strict=True):
+        mean, std = statistics(means)
+        divisor = {"std": std, "batch_std": batch_std, "none": 1.0}[scale]
+        made = []
+        for value, calls in zip(means, group, strict=True):
+            base = {"group_mean": mean, "batch_mean": batch_mean}.get(baseline, 0.0)
+            if baseline == "leave_one_out" and len(means) > 1:
+                base = (mean * len(means) - value) / (len(means) - 1)
+            made.append([(call - base) / divisor for call in calls])
+        result.append(made)
     return result
 
 
-def has_variance(rewards: Sequence[Sequence[float]]) -> bool:
-    """Whether any two calls of the group were rewarded differently (beyond rounding)."""
+def statistics(values: Sequence[float]) -> tuple[float, float]:
+    """Mean, and sample standard deviation plus epsilon (1.0 for fewer than two values)."""
+    if not values:
+        return 0.0, 1.0
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2:
+        return mean, 1.0
+    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)) + EPSILON
+
+
+def has_variance(rewards: Rewards) -> bool:
+    """Whether any two calls were rewarded differently (beyond rounding)."""
     flat = [call for calls in rewards for call in calls]
     return max(flat) - min(flat) > 1e-9 * max(1.0, *map(abs, flat))

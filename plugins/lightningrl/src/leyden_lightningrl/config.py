@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from leyden.errors import ConfigError
+from leyden_lightningrl.advantage import Baseline, Scale
 from leyden_lightningrl.credit import credit_named
 
 
@@ -55,11 +56,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     # From rewards to advantages.
     credit: Any = "uniform"
     """How a rollout's reward becomes the reward of each call: a name, or a function, see `leyden_lightningrl.credit`."""
-    baseline: Literal["group_mean", "leave_one_out", "none"] = "group_mean"
-    scale: Literal["std", "none"] = "std"
-    """Whether advantages are divided by the standard deviation of their group."""
+    baseline: Baseline = "group_mean"
+    """What a reward is compared with, see `leyden_lightningrl.advantage`."""
+    scale: Scale = "std"
+    """What advantages are divided by: the standard deviation of the group, that of the step, or nothing."""
     zero_variance: Literal["drop", "keep"] = "drop"
-    """Groups of equal rewards teach nothing. Left in, their tokens still dilute the loss's average over tokens."""
+    """Groups of equal rewards teach nothing against a baseline of their own; left in, their tokens still dilute the
+    loss's average over tokens. Against "batch_mean" they do teach, and are kept."""
     failed_reward: float | None = None
     """Reward of a failed rollout's calls; None leaves failed rollouts out."""
     missing_reward: float | None = None
@@ -165,13 +168,13 @@ def contradictions(settings: Settings) -> list[str]:
     ]
     checks: list[tuple[bool, str]] = [
         (
-            settings.group_size == 1 and settings.baseline != "none",
+            settings.group_size == 1 and settings.baseline in ("group_mean", "leave_one_out"),
             f'group_size=1 with baseline="{settings.baseline}": a group of one has nothing to be compared with; '
-            'use group_size >= 2 or baseline="none"',
+            'use group_size >= 2, baseline="batch_mean" or baseline="none"',
         ),
         (
             settings.group_size == 1 and settings.scale == "std",
-            'group_size=1 with scale="std": one rollout has no standard deviation; use scale="none"',
+            'group_size=1 with scale="std": one rollout has no standard deviation; use scale="batch_std" or "none"',
         ),
         (
             settings.baseline == "none" and settings.zero_variance == "drop" and settings.group_size == 1,

@@ -10,7 +10,7 @@ import msgspec
 
 from leyden.episode import Episode
 from leyden.trajectories import Trajectory, Transition, trajectories
-from leyden_lightningrl.advantage import group_advantages, has_variance
+from leyden_lightningrl.advantage import advantages, has_variance
 from leyden_lightningrl.config import Settings
 from leyden_lightningrl.credit import assign, credit_named
 
@@ -57,7 +57,7 @@ class Usable(NamedTuple):
 def make_batch(episodes: Sequence[Episode], settings: Settings, *, policy: str, version: int) -> Batch:
     """Rows of the policy's calls that were made with weights `version`.
 
-    One row per trajectory. Advantages are those of `group_advantages`, spread over the call's sampled tokens. A batch of
+    One row per trajectory. Advantages are those of `leyden_lightningrl.advantage`, spread over the call's sampled tokens. A batch of
     equal rewards everywhere keeps one row (with advantages of zero), so that the trainer still has something to count.
     """
     credit = credit_named(settings.credit)
@@ -70,21 +70,21 @@ def make_batch(episodes: Sequence[Episode], settings: Settings, *, policy: str, 
             groups[episode.group].append(usable)
         else:
             counts[usable] += 1
+    own_baseline = settings.baseline in ("group_mean", "leave_one_out")
+    least = 2 if own_baseline else 1
+    compared = [group for group in groups.values() if len(group) >= least]
+    rewards = [[assign(credit, item.episode, item.transitions, item.reward) for item in group] for group in compared]
     rows: list[Row] = []
     spare: list[Row] = []
-    small = equal = 0
-    for group in groups.values():
-        if len(group) < (1 if settings.baseline == "none" else 2):
-            small += 1
-            continue
-        rewards = [assign(credit, item.episode, item.transitions, item.reward) for item in group]
-        values = group_advantages(rewards, baseline=settings.baseline, scale=settings.scale)
-        flat = not has_variance(rewards)
+    equal = 0
+    values = advantages(rewards, baseline=settings.baseline, scale=settings.scale)
+    for group, given, computed in zip(compared, rewards, values, strict=True):
+        flat = not has_variance(given)
         equal += flat
-        if flat and settings.baseline != "none":  # what is left is rounding, which must not teach
-            values = [[0.0] * len(calls) for calls in values]
-        made = [row for item, advantages in zip(group, values, strict=True) for row in rows_of(item, advantages)]
-        if flat and settings.zero_variance == "drop":
+        if flat and own_baseline:  # what is left is rounding, which must not teach
+            computed = [[0.0] * len(calls) for calls in given]
+        made = [row for item, parts in zip(group, computed, strict=True) for row in rows_of(item, parts)]
+        if flat and settings.zero_variance == "drop" and settings.baseline != "batch_mean":
             spare += made[: 1 if not spare else 0]
         else:
             rows += made
@@ -95,7 +95,7 @@ def make_batch(episodes: Sequence[Episode], settings: Settings, *, policy: str, 
         "dropped/calls_stale": counts["stale"],
         "train/groups": len(groups),
         "train/groups_without_variance": equal,
-        "dropped/groups_too_small": small,
+        "dropped/groups_too_small": len(groups) - len(compared),
         "train/rows": len(rows),
         **summary("train/reward", [item.reward for item in used]),
         **tokens([call for item in used for call in item.transitions]),
@@ -120,9 +120,9 @@ def use(episode: Episode, settings: Settings, policy: str, version: int, counts:
     return Usable(episode, reward, current) if current else "without_calls"
 
 
-def rows_of(item: Usable, advantages: Sequence[float]) -> list[Row]:
-    """The rows of one rollout; `advantages` has one value per transition."""
-    by_span = {step.span.span_id: value for step, value in zip(item.transitions, advantages, strict=True)}
+def rows_of(item: Usable, values: Sequence[float]) -> list[Row]:
+    """The rows of one rollout; `values` has one advantage per transition."""
+    by_span = {step.span.span_id: value for step, value in zip(item.transitions, values, strict=True)}
     return [row_of(item, trajectory, by_span) for trajectory in trajectories(item.transitions)]
 
 
