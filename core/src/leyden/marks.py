@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from types import MethodType
 
 from leyden.errors import MarkError
@@ -130,6 +129,8 @@ def check(marks: Sequence[Mark], known: Sequence[str]) -> None:
             )
         if known and not any(matches(mark.selector, path) for path in known):
             names = {name for path in known for name in (path, path.rsplit("/", 1)[-1])}
+            from difflib import get_close_matches  # only for an error: it is slow to import
+
             close = get_close_matches(mark.selector, sorted(names), n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise MarkError(
