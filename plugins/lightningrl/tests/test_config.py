@@ -35,6 +35,8 @@ def test_a_model_is_required() -> None:
         ({"group_size": 1}, "a group of one has nothing to be compared with"),
         ({"group_size": 1, "baseline": "none"}, "no standard deviation"),
         ({"group_size": 1, "baseline": "none", "scale": "none"}, 'zero_variance="keep"'),
+        ({"baseline": "batch_mean"}, "divided by almost zero"),
+        ({"baseline": "none", "scale": "batch_std"}, "divided by almost zero"),
         ({"group_size": 0}, "group_size is 0"),
         ({"temperature": 0.0}, "temperature must be above 0"),
         ({"micro_batch_tokens": 100}, "less than one row may have"),

@@ -59,5 +59,5 @@ def statistics(values: Sequence[float]) -> tuple[float, float]:
 
 def has_variance(rewards: Rewards) -> bool:
     """Whether any two calls were rewarded differently (beyond rounding)."""
-    flat = [call for calls in rewards for call in calls]
+    flat = [call for calls in rewards for call in calls] or [0.0]
     return max(flat) - min(flat) > 1e-9 * max(1.0, *map(abs, flat))

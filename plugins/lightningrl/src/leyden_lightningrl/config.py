@@ -180,6 +180,16 @@ def contradictions(settings: Settings) -> list[str]:
             settings.baseline == "none" and settings.zero_variance == "drop" and settings.group_size == 1,
             'group_size=1 needs zero_variance="keep": every group of one has no variance',
         ),
+        (
+            settings.baseline in ("batch_mean", "none") and settings.scale == "std" and settings.group_size > 1,
+            f'baseline="{settings.baseline}" with scale="std": groups of equal rewards would be divided by almost zero; '
+            'use scale="batch_std" (with "batch_mean") or "none"',
+        ),
+        (
+            settings.baseline == "none" and settings.scale == "batch_std",
+            'baseline="none" with scale="batch_std": a step of equal rewards would be divided by almost zero; '
+            'use scale="none"',
+        ),
         (not settings.temperature > 0, "temperature must be above 0: greedy rollouts of one task are all the same"),
         (not settings.gradient_clip > 0, "gradient_clip must be above 0"),
         (settings.threads is not None and settings.threads < 1, "threads must be at least 1"),

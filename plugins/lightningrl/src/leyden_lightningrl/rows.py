@@ -57,8 +57,9 @@ class Usable(NamedTuple):
 def make_batch(episodes: Sequence[Episode], settings: Settings, *, policy: str, version: int) -> Batch:
     """Rows of the policy's calls that were made with weights `version`.
 
-    One row per trajectory. Advantages are those of `leyden_lightningrl.advantage`, spread over the call's sampled tokens. A batch of
-    equal rewards everywhere keeps one row (with advantages of zero), so that the trainer still has something to count.
+    One row per trajectory. Advantages are those of `leyden_lightningrl.advantage`, spread over the call's sampled tokens.
+    A batch of equal rewards everywhere keeps at least one row (with advantages of zero), so that the trainer still has
+    something to count.
     """
     credit = credit_named(settings.credit)
     counts = dict.fromkeys(("failed", "without_reward", "without_calls", "stale"), 0)
@@ -78,10 +79,11 @@ def make_batch(episodes: Sequence[Episode], settings: Settings, *, policy: str, 
     spare: list[Row] = []
     equal = 0
     values = advantages(rewards, baseline=settings.baseline, scale=settings.scale)
+    nothing = settings.baseline == "batch_mean" and not has_variance([calls for given in rewards for calls in given])
     for group, given, computed in zip(compared, rewards, values, strict=True):
         flat = not has_variance(given)
         equal += flat
-        if flat and own_baseline:  # what is left is rounding, which must not teach
+        if nothing or (flat and own_baseline):  # what is left is rounding, which must not teach
             computed = [[0.0] * len(calls) for calls in given]
         made = [row for item, parts in zip(group, computed, strict=True) for row in rows_of(item, parts)]
         if flat and settings.zero_variance == "drop" and settings.baseline != "batch_mean":
