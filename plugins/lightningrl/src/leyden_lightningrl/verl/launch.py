@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leyden.errors import ConfigError
+from leyden_lightningrl import output
 from leyden_lightningrl.config import Settings
 from leyden_lightningrl.verl.cpu import server
 
@@ -71,6 +72,7 @@ def train(plan: Plan, manager: RolloutManager) -> Path:
     from leyden_lightningrl.verl.config import make_config
 
     with ExitStack() as stack:
+        stack.enter_context(output.to_file(plan.directory / "verl.log"))
         environment = prepare_environment(plan)
         addresses: list[str] = []
         files: list[str] = []
