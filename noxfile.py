@@ -31,7 +31,7 @@ TESTS_FOUND_NONE = 5
 
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.error_on_external_run = True
-nox.options.sessions = ["lint", "types", "tests", "example", "import_only", "integration", "demo_small"]
+nox.options.sessions = ["lint", "tooling", "types", "tests", "example", "import_only", "integration", "demo_small"]
 
 
 def pins(kind: str) -> list[str]:
@@ -72,10 +72,17 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
+def tooling(session: nox.Session) -> None:
+    """The tests of what this file stands on."""
+    session.install(*pins("tools"), "pytest", "pytest-asyncio", "packaging")
+    pytest(session, str(ROOT / "tooling" / "tests" / "test_tooling.py"))
+
+
+@nox.session
 @nox.parametrize("package", [nox.param(package, id=name) for name, package in packages().items()])
 def types(session: nox.Session, package: Package) -> None:
     """mypy --strict on one package's sources, with its framework at the newest supported version."""
-    install(session, package, "latest", "mypy")
+    install(session, package, "latest", "mypy", *TOOLS)  # leyden.testing is built on the test tools
     session.run("mypy", "--config-file", str(ROOT / "pyproject.toml"), str(package.source))
 
 
