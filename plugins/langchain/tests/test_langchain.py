@@ -264,6 +264,31 @@ def test_a_tool_with_a_strange_result_is_recorded(attempt: Attempt, sink: Any) -
     assert sink.of("tool")[0].attributes["gen_ai.tool.call.result"] == "{(1, 2): {3}}"
 
 
+def test_what_cannot_be_shown_does_not_fail_the_tool(attempt: Attempt, sink: Any) -> None:
+    class Shy:
+        def __str__(self) -> str:
+            raise RuntimeError("not shown")
+
+        __repr__ = __str__
+
+    @tool
+    def shy() -> Any:
+        """Return what cannot be shown."""
+        return answer
+
+    answer = Shy()
+    with attempt():
+        assert shy.invoke({}) is answer
+    assert sink.of("tool")[0].attributes["gen_ai.tool.call.result"] == "<Shy>"
+
+
+def test_a_stream_that_is_a_value_stays_itself(attempt: Attempt) -> None:
+    given = iter([1])
+    same: Any = RunnableLambda(lambda value: value is given)
+    with attempt():
+        assert same.with_config(run_name="writer").invoke(given) is True
+
+
 def test_discovery_finds_run_names_and_objects() -> None:
     inner = who.with_config(run_name="poet")
     team = (chain | {"a": inner, "b": who}).with_config(run_name="team")

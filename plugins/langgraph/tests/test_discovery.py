@@ -173,3 +173,28 @@ def test_create_agent() -> None:
     assert "boss/model" in paths(app)
     assert "boss/boss" not in paths(app)
     assert resolve(boss, boss) == (Mark(selector="boss"),)
+
+
+def test_the_agents_of_a_rollout_function_are_those_of_its_graph() -> None:
+    from leyden.discovery import resolve_marks
+    from leyden.marks import registry
+
+    app = graph(planner=planner, team=graph(writer=writer).compile()).compile()
+
+    async def solve(task: Any) -> float:
+        await app.ainvoke(task)
+        return 1.0
+
+    try:
+        registry.add("writer")
+        registry.add(planner, policy="other")
+        marks, agents = resolve_marks(solve)
+        assert marks == (Mark(selector="writer"), Mark(selector="planner", policy="other"))
+        assert {"planner", "team", "team/writer"} <= set(agents)
+        registry.add("wrtier")
+        with pytest.raises(
+            MarkError, match=r"'wrtier' matches no agent. Did you mean 'writer'\?.*planner, team, team/writer"
+        ):
+            resolve_marks(solve)
+    finally:
+        registry.clear()

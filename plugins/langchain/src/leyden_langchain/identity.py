@@ -41,6 +41,7 @@ def entered(name: str) -> bool:
 def named_run(original: Function) -> Function:
     """A method of a runnable that runs as the agent that its config names."""
     run = _as_generator(original)
+    streams_in = original.__name__ in ("transform", "atransform")
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -49,7 +50,7 @@ def named_run(original: Function) -> Function:
         name = given_name(args, kwargs)
         if name is None or entered(name):
             return original(*args, **kwargs)
-        return wrap(name, run, FRAMEWORK)(*_outside(args), **kwargs)
+        return wrap(name, run, FRAMEWORK)(*(_outside(args) if streams_in else args), **kwargs)
 
     return call
 
@@ -75,7 +76,7 @@ def _as_generator(method: Function) -> Function:
 
 
 def _outside(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments whose input stream, if it is one, is computed as the caller and not as the agent that consumes it."""
+    """Arguments whose input stream is computed as the caller and not as the agent that consumes it."""
     if len(args) > 1 and isinstance(args[1], AsyncIterator):
         source: Any = pull_async(args[1], otel_context.get_current())
     elif len(args) > 1 and isinstance(args[1], Iterator):

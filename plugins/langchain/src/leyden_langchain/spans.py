@@ -76,15 +76,19 @@ def _arguments(tool: Any, given: Any) -> str:
 
 def _record(opened: trace.Span, result: Any) -> None:
     """Put a tool's result on its span; a tool that answers with an error message has failed."""
-    content = getattr(result, "content", result)
+    content = getattr(result, "content", None) if hasattr(result, "tool_call_id") else result
     opened.set_attribute(attributes.TOOL_RESULT, content if isinstance(content, str) else text(content))
-    if getattr(result, "status", None) == "error":
-        opened.set_status(Status(StatusCode.ERROR, str(content)[:500]))
+    if content is not result and getattr(result, "status", None) == "error":
+        opened.set_status(
+            Status(StatusCode.ERROR, text(content)[:500] if not isinstance(content, str) else content[:500])
+        )
 
 
 def text(value: Any) -> str:
-    """JSON text of `value`, or its `repr` where it has none (keys that are no text, cycles)."""
-    try:
-        return tracing.json_text(value)
-    except (TypeError, ValueError, RecursionError):
-        return repr(value)
+    """JSON text of `value`; its `repr` where it has none (keys that are no text, cycles), or else its type's name."""
+    for render in (tracing.json_text, repr):
+        try:
+            return render(value)
+        except Exception:  # a user's `__str__` may raise anything, and must not fail the tool
+            continue
+    return f"<{type(value).__name__}>"
