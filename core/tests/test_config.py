@@ -21,7 +21,15 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def test_assignments_are_json_where_they_can_be_and_nest_by_dots() -> None:
-    given = ["model=Qwen/x=y", "group_size=4", "lora.rank=2", "lora.alpha=1e-3", "flag=true", "names=[1, 2]", "off=None"]
+    given = [
+        "model=Qwen/x=y",
+        "group_size=4",
+        "lora.rank=2",
+        "lora.alpha=1e-3",
+        "flag=true",
+        "names=[1, 2]",
+        "off=None",
+    ]
     assert parse_assignments(given) == {
         "model": "Qwen/x=y",
         "group_size": 4,

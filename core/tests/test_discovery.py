@@ -145,7 +145,9 @@ def test_a_library_is_not_searched() -> None:
 
 def test_marks_are_checked_against_the_agents_that_exist() -> None:
     leyden.trainable("writter")
-    with pytest.raises(MarkError, match=r"'writter' matches no agent. Did you mean 'writer'\? Known agents: planner, writer"):
+    with pytest.raises(
+        MarkError, match=r"'writter' matches no agent. Did you mean 'writer'\? Known agents: planner, writer"
+    ):
         resolve_marks(by_global)
 
 

@@ -17,11 +17,12 @@ class Recorder:
         self.outages, self.known = outages, known
         self.written: list[Span] = []
         self.calls = 0
-        self.open = asyncio.Event()
+        self.open, self.called = asyncio.Event(), asyncio.Event()
         self.open.set()
 
     async def add_spans(self, spans: Sequence[Span]) -> int:
         self.calls += 1
+        self.called.set()
         await self.open.wait()
         if self.outages:
             self.outages -= 1
@@ -67,7 +68,9 @@ async def test_many_flushes_at_once_all_return() -> None:
 async def test_spans_from_threads_arrive() -> None:
     store = Recorder()
     sink = exporter(store)
-    threads = [threading.Thread(target=lambda k=k: [sink.emit(span(k * 100 + i)) for i in range(100)]) for k in range(8)]
+    threads = [
+        threading.Thread(target=lambda k=k: [sink.emit(span(k * 100 + i)) for i in range(100)]) for k in range(8)
+    ]
     for thread in threads:
         thread.start()
     await asyncio.to_thread(lambda: [thread.join() for thread in threads])
@@ -103,8 +106,7 @@ async def test_a_full_queue_drops_and_counts_but_takes_the_runners_own() -> None
     store.open.clear()
     sink = exporter(store, capacity=5, batch=1)
     sink.emit(span(0))
-    while not store.calls:
-        await asyncio.sleep(0)
+    await asyncio.wait_for(store.called.wait(), 10)
     for number in range(1, 11):
         sink.emit(span(number))
     sink.emit(span(99), always=True)

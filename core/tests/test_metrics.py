@@ -44,7 +44,9 @@ def test_time_left_is_told_after_the_second_step(tmp_path: Path) -> None:
 
 def test_a_resumed_log_goes_on_and_a_cut_line_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1, "time": 50.0, "val/reward": 0.1}\n{"step": 2, "time": 100.0, "val/reward": 0.2}\n{"ste')
+    path.write_text(
+        '{"step": 1, "time": 50.0, "val/reward": 0.1}\n{"step": 2, "time": 100.0, "val/reward": 0.2}\n{"ste'
+    )
     log = MetricLog(tmp_path, ["val"], stream=io.StringIO())
     assert 100 <= log.seconds < 110
     log.log({"val/reward": 0.3}, 2)  # the step that the kill cut off is done again

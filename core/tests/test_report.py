@@ -93,7 +93,9 @@ def test_an_empty_report_says_that_nothing_was_seen() -> None:
 def test_a_rollout_is_shown_as_a_tree() -> None:
     lines = render_tree(EPISODES[0].spans, tokens=True)
     assert lines[0] == "├─ llm call by writer"
-    assert lines[1].strip("│ ") == "m at http://a:1, policy 'default' version 2, 3 → 2 tokens, mean log-prob -0.375, stop"
+    assert (
+        lines[1].strip("│ ") == "m at http://a:1, policy 'default' version 2, 3 → 2 tokens, mean log-prob -0.375, stop"
+    )
     assert lines[2].strip("│ ") == "prompt ids [1, 2, 3]"
     assert lines[3].strip("│ ") == "sampled ids [4, 5]"
     assert "│  └─ reward 0.5, format 1" in lines

@@ -80,7 +80,9 @@ def test_a_module_with_an_unguarded_train_loads_too(tmp_path: Path) -> None:
 
 
 def test_a_file_finds_its_neighbours_and_is_not_run_twice_by_them(tmp_path: Path) -> None:
-    written(tmp_path, "neighbour_of_three.py", "def help():\n    import unguarded_three\n    return unguarded_three.solve\n")
+    written(
+        tmp_path, "neighbour_of_three.py", "def help():\n    import unguarded_three\n    return unguarded_three.solve\n"
+    )
     text = "from neighbour_of_three import help\n" + UNGUARDED
     function = load(parse_target(f"{written(tmp_path, 'unguarded_three.py', text)}:solve"))
     assert sys.modules["neighbour_of_three"].help() is function

@@ -164,7 +164,9 @@ def test_all_rollouts_failing_ends_the_run_with_the_reasons() -> None:
     async def fails(task: float) -> float:
         raise (KeyError("no tool") if task == 1.0 else ValueError("too long"))
 
-    with pytest.raises(RolloutsFailed, match=r"all 6 rollouts failed.*4 × KeyError: 'no tool'.*2 × ValueError: too long"):
+    with pytest.raises(
+        RolloutsFailed, match=r"all 6 rollouts failed.*4 × KeyError: 'no tool'.*2 × ValueError: too long"
+    ):
         train(fails, tasks=[1.0, 2.0, 1.0], directory="run")
     summary = json.loads(Path("run/summary.json").read_text())
     assert summary["status"] == "failed"

@@ -33,7 +33,7 @@ from leyden.types import Policy, Struct
 from leyden.workers import Method, Workers
 
 
-class Interrupted(KeyboardInterrupt, SystemExit):
+class Interrupted(SystemExit, KeyboardInterrupt):
     """A run was stopped by Ctrl-C or SIGTERM, and ended cleanly. A script that does not catch it ends without a
     traceback and with the usual exit status (128 + the signal)."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from leyden import attributes
@@ -12,19 +12,28 @@ from leyden.trajectories import hole_of
 from leyden.types import LLMCall, Reward, Span
 
 
-def render_tree(spans: Sequence[Span], *, tokens: bool = False, width: int = 160) -> list[str]:
-    """Lines of the tree, in the order of the spans' starts. `tokens` adds token ids and log-probs in full."""
+def render_tree(
+    spans: Sequence[Span], *, tokens: bool = False, width: int = 160, prompts: Collection[str] = ()
+) -> list[str]:
+    """Lines of the tree, in the order of the spans' starts. `tokens` adds token ids and log-probs in full.
+
+    `prompts`: policies that are prompts; their calls need no token ids.
+    """
     known = {span.span_id for span in spans}
     children: defaultdict[str | None, list[Span]] = defaultdict(list)
     for span in sorted(spans, key=lambda span: span.sequence):
         children[span.parent_id if span.parent_id in known else None].append(span)
     lines: list[str] = []
-    _branch(children, None, "", lines, tokens, width)
+    _branch(children, None, "", lines, lambda span: _details(span, tokens, width, prompts))
     return lines
 
 
 def _branch(
-    children: dict[str | None, list[Span]], parent: str | None, indent: str, lines: list[str], tokens: bool, width: int
+    children: dict[str | None, list[Span]],
+    parent: str | None,
+    indent: str,
+    lines: list[str],
+    details: Callable[[Span], list[str]],
 ) -> None:
     here = children.get(parent, [])
     for index, span in enumerate(here):
@@ -32,8 +41,8 @@ def _branch(
         lines.append(f"{indent}{'└─ ' if last else '├─ '}{_head(span)}")
         below = indent + ("   " if last else "│  ")
         bar = "│ " if children.get(span.span_id) else "  "
-        lines += [f"{below}{bar}{detail}" for detail in _details(span, tokens, width)]
-        _branch(children, span.span_id, below, lines, tokens, width)
+        lines += [f"{below}{bar}{detail}" for detail in details(span)]
+        _branch(children, span.span_id, below, lines, details)
 
 
 def _head(span: Span) -> str:
@@ -54,10 +63,10 @@ def _reward(reward: Reward) -> str:
     return f"{reward.name} {reward.value:.4g}{target}{parts}"
 
 
-def _details(span: Span, tokens: bool, width: int) -> list[str]:
+def _details(span: Span, tokens: bool, width: int, prompts: Collection[str]) -> list[str]:
     given, details = span.attributes, []
     if span.call is not None:
-        details.append(_call(span.call))
+        details.append(_call(span.call, span.call.policy in prompts))
         if tokens:
             details += [
                 f"prompt ids {list(span.call.prompt_ids)}",
@@ -76,11 +85,11 @@ def _details(span: Span, tokens: bool, width: int) -> list[str]:
     return details
 
 
-def _call(call: LLMCall) -> str:
+def _call(call: LLMCall, prompted: bool) -> str:
     where = f"policy {call.policy!r} version {call.version}" if call.policy else "left alone"
     prompt = len(call.prompt_ids) or call.prompt_tokens
     sampled = len(call.sampled_ids) or call.completion_tokens
-    hole = hole_of(call) if call.policy else None
+    hole = call.hole if prompted else hole_of(call) if call.policy else None
     more = f", not trainable: {hole}" if hole else ""
     mean = f", mean log-prob {sum(call.logprobs) / len(call.logprobs):.3f}" if call.logprobs else ""
     return (

@@ -60,6 +60,8 @@ class Workers:
         self.restarts = 0
         self.pids: set[int] = set()
         """Process ids of the workers that were alive at the last `check`."""
+        self.ready: set[int] = set()
+        """Those of them that take work."""
         self._function = None
         target = function if isinstance(function, Target) else None
         if method == "fork":
@@ -161,7 +163,10 @@ class Workers:
             self.pids.add(event["started"])
         if "died" in event:
             self.pids.discard(event["died"])
+            self.ready.discard(event["died"])
             self.restarts += 1
+        if "ready" in event:
+            self.ready.add(event["ready"])
         if event.get("fatal"):
             self._fatal = str(event["fatal"])
 
@@ -174,6 +179,7 @@ class Workers:
         self._wait_for_end()
         os.close(self._status)
         self.pids.clear()
+        self.ready.clear()
 
     def __enter__(self) -> Workers:
         return self.start()

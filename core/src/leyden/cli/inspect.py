@@ -79,6 +79,12 @@ async def _episode(store: LightningStore, rollout: Rollout) -> Episode:
     return Episode(rollout=rollout, attempt=attempt, spans=spans)
 
 
+async def _prompts(store: LightningStore, version: int | None) -> frozenset[str]:
+    """Names of the policies that are prompts in a version of the resources."""
+    policies = (await store.resources(version)).policies if version is not None else {}
+    return frozenset(name for name, policy in policies.items() if isinstance(policy, Prompt))
+
+
 def _filters(status: Sequence[str], mode: Sequence[str], group: str | None = None) -> dict[str, Any]:
     return {"status": list(status) or None, "mode": list(mode) or None, "group": group}
 
@@ -143,7 +149,8 @@ def show(rollout: str, where: str | None, tokens: bool, width: int) -> None:
             spent = "" if attempt.ended_at is None else f"  {attempt.ended_at - attempt.started_at:.2f} s"
             why = f": {attempt.reason}" if attempt.reason else ""
             lines.append(f"attempt {attempt.number} by {attempt.worker}  {attempt.status}{spent}{why}")
-            lines += render_tree(await all_spans(store, attempt.id), tokens=tokens, width=width)
+            prompts = await _prompts(store, attempt.resources)
+            lines += render_tree(await all_spans(store, attempt.id), tokens=tokens, width=width, prompts=prompts)
         return lines
 
     for line in _with_store(where, work):
@@ -160,14 +167,13 @@ def report(where: str | None, mode: Sequence[str], as_json: bool) -> None:
 
     async def work(store: LightningStore) -> CaptureReport:
         made = CaptureReport()
-        known: dict[int, frozenset[str]] = {}
+        known: dict[int | None, frozenset[str]] = {}
         async for rollout in _rollouts(store, **_filters(["succeeded", "failed", "cancelled"], mode)):
             episode = await _episode(store, rollout)
             version = episode.attempt.resources if episode.attempt else None
-            if version is not None and version not in known:
-                policies = (await store.resources(version)).policies
-                known[version] = frozenset(name for name, policy in policies.items() if isinstance(policy, Prompt))
-            made.prompts = known.get(version or 0, frozenset())
+            if version not in known:
+                known[version] = await _prompts(store, version)
+            made.prompts = known[version]
             made.add_episode(episode)
         return made
 
