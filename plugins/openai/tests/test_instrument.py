@@ -10,6 +10,8 @@ from typing import Any
 import openai
 import pytest
 
+import leyden
+from leyden.errors import RoutingError
 from leyden.testing.recording import recorded_attempt
 from leyden.testing.server import FakeModelServer
 from leyden_openai import adapter
@@ -109,3 +111,19 @@ def test_info_and_doctor() -> None:
     (check,) = adapter.leyden_doctor()
     assert check.ok
     assert openai.__version__ in check.detail
+
+
+def test_a_marked_call_is_refused_where_the_sdk_lacks_a_hook(
+    client: openai.OpenAI, provider: FakeModelServer, marked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patches, "missing", ["openai._base_client.BaseClient._build_request"])
+    messages: Any = [{"role": "user", "content": "a"}]
+    with marked as attempt:
+        client.chat.completions.create(model="own", messages=messages)
+        with leyden.agent("writer"), pytest.raises(RoutingError, match=r"_build_request.*pip install"):
+            client.chat.completions.create(model="own", messages=messages)
+    assert len(provider.requests) == 1
+    assert len(attempt.scope.failures) == 1
+    assert attempt.llm[1].error
+    (check,) = adapter.leyden_doctor()
+    assert not check.ok

@@ -37,6 +37,10 @@ class Adapter:
             version = importlib.metadata.version("openai")
         except importlib.metadata.PackageNotFoundError:
             return [Check(name="openai SDK", ok=True, detail="not installed")]
+        from leyden_openai.transport import patches
+
         problem = outside(SUPPORTED)
+        if patches.missing:
+            problem = f"openai {version} lacks {', '.join(patches.missing)}: a marked agent's calls cannot be routed"
         remedy = "" if problem is None else f"pip install '{SUPPORTED[0]}'"
         return [Check(name="openai SDK", ok=problem is None, detail=problem or f"openai {version}", remedy=remedy)]

@@ -77,6 +77,13 @@ class Call:
         if self._claim():
             self._end(self._failure(error), {}, error)
 
+    def refused(self, why: str) -> RoutingError:
+        """End the call before it is sent; returns the error to raise, which the attempt's failures have too."""
+        error = RoutingError(why)
+        self.scope.failures.append(error)
+        self.failed(error)
+        return error
+
     def answered(
         self, content: bytes, events: bool, cut: str | None = None, error: BaseException | None = None
     ) -> None:

@@ -29,7 +29,13 @@ def _options(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
     options = _options(args, kwargs)
-    return begin(options.method, options.url, options.json_data, options.extra_json)
+    call = begin(options.method, options.url, options.json_data, options.extra_json)
+    if call is not None and call.route is not None and patches.missing:
+        raise call.refused(
+            f"this version of the openai SDK lacks {', '.join(patches.missing)}, so the call of agent {call.agent!r} cannot "
+            f"be routed; pip install '{SUPPORTED[0]}'"
+        )
+    return call
 
 
 def _request(original: Function) -> Function:
