@@ -77,7 +77,7 @@ def test_the_table_names_servers_helper_calls_and_reasons() -> None:
     text = render(capture_report(EPISODES))
     assert "(no known agent)  http://b:2  - (left alone)" in text
     assert "calls: 7 seen, 6 of a known agent, 5 routed to a policy, 2 usable" in text
-    assert "left out 1: the stream was cut" in text
+    assert "left out 1 of writer at http://a:1: the stream was cut" in text
     assert "failed 1: KeyError: 'x'" in text
 
 

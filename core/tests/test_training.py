@@ -13,7 +13,7 @@ import pytest
 import leyden
 from leyden import agents, marks
 from leyden.algorithm import TrainingRun
-from leyden.errors import ConfigError, InvalidInput, LeydenError, MarkError, RolloutsFailed
+from leyden.errors import ConfigError, InvalidInput, LeydenError, MarkError, RolloutsFailed, StoreUnavailable
 from leyden.stores.memory import MemoryStore
 from leyden.training import TrainingResult
 from leyden.types import Prompt
@@ -200,6 +200,45 @@ def test_the_user_chooses_what_becomes_of_failed_rollouts(on_failed: str, reward
     train(half, algorithm=algorithm, on_failed=on_failed)
     assert [episode.succeeded for episode in algorithm.episodes] == [False, True]
     assert [episode.reward for episode in algorithm.episodes] == rewards
+
+
+def test_a_dropped_rollout_keeps_its_other_spans_for_algorithms_that_fill_its_reward() -> None:
+    algorithm = Keeps()
+    train(half, algorithm=algorithm)
+    assert {span.kind for span in algorithm.episodes[0].spans} == {"rollout", "object", "exception"}
+
+
+def test_a_store_that_is_away_for_a_moment_ends_no_run(tmp_path: Path) -> None:
+    class Flaky(MemoryStore):
+        """Fails every third call."""
+
+        calls = 0
+
+    def flaky(name: str) -> Any:
+        whole = getattr(MemoryStore, name)
+
+        async def call(self: Flaky, *given: Any, **named: Any) -> Any:
+            Flaky.calls += 1
+            if Flaky.calls % 3 == 0:
+                raise StoreUnavailable("away for a moment")
+            return await whole(self, *given, **named)
+
+        return call
+
+    for name in ("enqueue", "wait", "attempts", "spans", "publish", "add_spans", "finish", "claim", "heartbeat"):
+        setattr(Flaky, name, flaky(name))
+
+    async def run() -> Any:
+        store = Flaky()
+        result = await leyden.train_async(
+            solve, tasks=[1.0, 2.0], algorithm=Grow(2), processes=0, store=store, directory=tmp_path / "run"
+        )
+        await store.close()
+        return result
+
+    result = asyncio.run(run())
+    assert [row["after"] for row in result.scores] == [3.0]
+    assert result.summary["capture"]["rollouts"] == 8
 
 
 def test_failed_rollouts_are_tried_again_if_the_user_says_so() -> None:

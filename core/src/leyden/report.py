@@ -183,7 +183,11 @@ def render(report: CaptureReport) -> str:
         f"calls: {report.total('seen')} seen, {report.attributed} of a known agent, {report.routed} routed to a policy, "
         f"{report.total('trainable')} usable"
     ]
-    lines += [f"  left out {count}: {reason}" for reason, count in report.dropped.most_common()]
+    lines += [
+        f"  left out {count} of {row.agent} at {row.server}: {reason}"
+        for row in report.rows.values()
+        for reason, count in row.dropped.most_common()
+    ]
     lines += [f"prompt {policy!r} was read {count} times" for policy, count in report.prompt_uses.items()]
     failed = report.failed.total()
     lines += [f"rollouts: {report.episodes}, {failed} failed, {report.no_reward} without a reward"]

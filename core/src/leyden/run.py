@@ -7,6 +7,7 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from leyden.errors import ConfigError, InvalidInput, LeydenError, MarkError, Rol
 from leyden.files import read_json, write_atomically
 from leyden.metrics import MetricLog
 from leyden.report import CaptureReport
+from leyden.retrying import persistently
 from leyden.store import LightningStore
 from leyden.types import Attempt, Mark, Mode, Policy, Prompt, Resources, Retry, Rollout, RolloutRequest, Span
 
@@ -80,7 +82,7 @@ class StoreRun:
         resources = Resources(
             policies=dict(policies), marks=self.marks, values=dict(values or {}), id=f"publish-{uuid.uuid4().hex}"
         )
-        self._published = await self._store().publish(resources)
+        self._published = await persistently(lambda: self._store().publish(resources))
         self.report.prompts = {*self.report.prompts, *(n for n, p in policies.items() if isinstance(p, Prompt))}
         return self._published
 
@@ -95,12 +97,13 @@ class StoreRun:
     ) -> list[Episode]:
         """See `TrainingRun.rollout`.
 
-        With `on_failed="drop"` or `"retry"` a rollout that failed for good comes back without its spans, so that
-        nothing is learned from it; with `"keep"` it has them.
+        With `on_failed="drop"` or `"retry"` a rollout that failed for good comes back without the rewards that it gave
+        before it failed: its reward is missing, and nothing is learned from it unless the algorithm fills it. With
+        `"keep"` it has them.
         """
         requests = self._requests(tasks, n, mode, resources, timeout_s)
         store = self._store()
-        rollouts = await store.enqueue(requests)
+        rollouts = await persistently(lambda: store.enqueue(requests))
         ids = [rollout.id for rollout in rollouts]
         try:
             ended = await self._wait(ids, mode)
@@ -113,7 +116,7 @@ class StoreRun:
         self._check_failures(episodes)
         self._check_calls()
         if self._on_failed != "keep":
-            episodes = [episode if episode.succeeded else replace(episode, spans=()) for episode in episodes]
+            episodes = [episode if episode.succeeded else _without_rewards(episode) for episode in episodes]
         return episodes
 
     def _requests(
@@ -155,7 +158,7 @@ class StoreRun:
 
     async def _wait(self, ids: Sequence[str], mode: Mode) -> list[Rollout]:
         while True:
-            ended = await self._store().wait(ids, timeout_s=LOOK_AFTER_S)
+            ended = await persistently(lambda: self._store().wait(ids, timeout_s=LOOK_AFTER_S))
             if len(ended) == len(ids):
                 return ended
             self.metrics.status(f"{mode} rollouts: {len(ended)} of {len(ids)} done")
@@ -169,7 +172,8 @@ class StoreRun:
 
     async def _episodes(self, rollouts: Sequence[Rollout]) -> list[Episode]:
         """Episodes in the order of `rollouts`."""
-        attempts = await self._store().attempts([rollout.id for rollout in rollouts])
+        store = self._store()
+        attempts = await persistently(lambda: store.attempts([rollout.id for rollout in rollouts]))
         by_id = {attempt.id: attempt for attempt in attempts}
         limit = asyncio.Semaphore(FETCH_AT_ONCE)
 
@@ -178,7 +182,7 @@ class StoreRun:
             if attempt is None:
                 return Episode(rollout=rollout, attempt=None)
             async with limit:
-                return Episode(rollout=rollout, attempt=attempt, spans=await all_spans(self._store(), attempt.id))
+                return Episode(rollout=rollout, attempt=attempt, spans=await all_spans(store, attempt.id))
 
         return list(await asyncio.gather(*map(episode, rollouts)))
 
@@ -232,12 +236,16 @@ class StoreRun:
         return read_json(self.directory / "state.json") if self.resumed else None
 
 
+def _without_rewards(episode: Episode) -> Episode:
+    return replace(episode, spans=tuple(span for span in episode.spans if span.reward is None))
+
+
 async def all_spans(store: LightningStore, attempt: str) -> tuple[Span, ...]:
     """Every span of an attempt in its order."""
     found: list[Span] = []
     cursor: str | None = None
     while True:
-        page = await store.spans(attempt=attempt, cursor=cursor)
+        page = await persistently(partial(store.spans, attempt=attempt, cursor=cursor))
         found += page.items
         cursor = page.next
         if cursor is None:

@@ -7,13 +7,14 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from leyden import tracing
 from leyden.attempt import RunningAttempt, Verdict
 from leyden.errors import LeydenError, NotFound, StoreUnavailable
 from leyden.exporter import Exporter
+from leyden.retrying import persistently
 from leyden.rollout_function import check_function
 from leyden.scope import AttemptScope
 from leyden.store import LightningStore
@@ -21,7 +22,6 @@ from leyden.types import Claim, Mode, Span
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 STOPPED = "the worker was stopped"
 
 
@@ -145,7 +145,10 @@ class Runner:
         assert verdict.outcome is not None
         outcome, reason = verdict.outcome, verdict.reason
         try:
-            await self._persistently(lambda: self._store.finish(attempt.id, outcome, reason=reason))
+            # For as long as a lease lasts; later the work has been given away.
+            await persistently(
+                lambda: self._store.finish(attempt.id, outcome, reason=reason), for_s=max(self._lease_s, 5.0)
+            )
         except NotFound:
             logger.info("attempt %s was deleted while it ran", attempt.id)
 
@@ -178,19 +181,6 @@ class Runner:
                 error="SpansDropped",
             )
             self._exporter.emit(note, always=True)
-
-    async def _persistently(self, call: Callable[[], Awaitable[T]]) -> T:
-        """`call`, again while the store is away: for as long as a lease lasts; later the work has been given away."""
-        loop = asyncio.get_running_loop()
-        delay, until = 0.1, loop.time() + max(self._lease_s, 5.0)
-        while True:
-            try:
-                return await call()
-            except StoreUnavailable:
-                if loop.time() + delay > until:
-                    raise
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, 5.0)
 
     async def _heartbeats(self) -> None:
         while True:

@@ -279,11 +279,12 @@ def train(
     app: the framework's object, where the agents in it are not found through `function`.
     directory: of the run, by default `runs/<name>-<time>`; with `resume` the run in it goes on.
     store: URL (by default SQLite in `directory`), or an open store if everything runs in this process.
-    processes: worker processes, each with `concurrency` rollouts at once; 0 runs the agent in this process.
+    processes: worker processes, each with `concurrency` rollouts at once; 0 runs the agent in this process, where an agent
+        that blocks the event loop cannot be ended.
     method: "spawn" loads the user's file again in each worker, "fork" copies this process.
     timeout_s: limit of one attempt. max_attempts: how often a rollout is tried when its worker died.
-    on_failed: a rollout that failed is left out ("drop"), kept for what it recorded ("keep"), or tried again, up to
-        `max_attempts` times, and then left out ("retry").
+    on_failed: a rollout that failed has no reward ("drop"), keeps those that it gave before it failed ("keep"), or is
+        tried again, up to `max_attempts` times, and then has none ("retry"). One without a reward is left out.
     external_runners: start no workers; `leyden runner` does the work elsewhere, from the same store.
     command: kept in `run.json` for whoever resumes the run.
 

@@ -74,7 +74,7 @@ def test_failed_and_rewardless_rollouts_are_left_out_and_counted() -> None:
     made = batch(
         episode([call((1,), (2,))], 1.0, name="a"),
         episode([call((1,), (3,))], 0.0, name="b"),
-        episode([call((1,), (4,))], 5.0, name="c", status="failed"),
+        episode([call((1,), (4,))], None, name="c", status="failed"),
         episode([call((1,), (5,))], None, name="d"),
         episode([], 1.0, name="e"),
     )
@@ -88,10 +88,19 @@ def test_failed_and_rewardless_rollouts_are_left_out_and_counted() -> None:
     assert made.metrics["train/reward"] == 0.5  # the missing one is not 0
 
 
+def test_a_failed_rollout_that_kept_its_reward_is_used() -> None:
+    made = batch(
+        episode([call((1,), (2,))], 1.0, name="a"),
+        episode([call((1,), (3,))], 0.25, name="b", status="failed"),  # as with leyden.train(on_failed="keep")
+        failed_reward=-1.0,
+    )
+    assert [row.reward for row in made.rows] == [1.0, 0.25]
+
+
 def test_failed_and_missing_rewards_can_be_filled() -> None:
     made = batch(
         episode([call((1,), (2,))], 1.0, name="a"),
-        episode([call((1,), (3,))], 5.0, name="b", status="failed"),
+        episode([call((1,), (3,))], None, name="b", status="failed"),
         episode([call((1,), (4,))], None, name="c"),
         failed_reward=-1.0,
         missing_reward=0.25,
@@ -112,7 +121,7 @@ def test_groups_are_compared_within_themselves() -> None:
 
 def test_a_group_that_shrank_to_one_is_left_out() -> None:
     made = batch(
-        episode([call((1,), (2,))], 1.0, name="a"), episode([call((1,), (3,))], 0.0, name="b", status="failed")
+        episode([call((1,), (2,))], 1.0, name="a"), episode([call((1,), (3,))], None, name="b", status="failed")
     )
     assert made.rows == ()
     assert made.metrics["dropped/groups_too_small"] == 1
@@ -144,7 +153,7 @@ def test_equal_groups_teach_against_the_step() -> None:
         episode([call((1,), (2,))], 1.0, group="x", name="a"),
         episode([call((1,), (3,))], 1.0, group="x", name="b"),
         episode([call((1,), (4,))], 0.0, group="y", name="c"),
-        episode([call((1,), (5,))], 0.0, group="y", name="d", status="failed"),
+        episode([call((1,), (5,))], None, group="y", name="d", status="failed"),
         baseline="batch_mean",
         scale="none",
     )

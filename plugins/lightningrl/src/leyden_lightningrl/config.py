@@ -64,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Groups of equal rewards teach nothing against a baseline of their own; left in, their tokens still dilute the
     loss's average over tokens. Against "batch_mean" they do teach, and are kept."""
     failed_reward: float | None = None
-    """Reward of a failed rollout's calls; None leaves failed rollouts out."""
+    """Reward of a failed rollout that has none (see `on_failed` of `leyden.train`); None leaves it out."""
     missing_reward: float | None = None
     """Reward of a rollout that got none; None leaves it out."""
     rollout_timeout_s: float | None = None

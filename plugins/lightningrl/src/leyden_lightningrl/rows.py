@@ -108,7 +108,7 @@ def make_batch(episodes: Sequence[Episode], settings: Settings, *, policy: str, 
 def use(episode: Episode, settings: Settings, policy: str, version: int, counts: dict[str, int]) -> Usable | str:
     """The episode's trainable part, or the name of the reason why there is none; counts calls of other weights."""
     reward = episode.reward
-    if not episode.succeeded:
+    if reward is None and not episode.succeeded:  # a failed rollout has its rewards only with on_failed="keep"
         if settings.failed_reward is None:
             return "failed"
         reward = settings.failed_reward
