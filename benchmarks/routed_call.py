@@ -148,7 +148,8 @@ def measure(port: int, calls: int) -> dict[str, tuple[float, float]]:
     gc.enable()
     client.close()
     lowest = {
-        name: [statistics.quantiles(clock, n=10)[0] * 1e3 for clock in zip(*taken)] for name, taken in times.items()
+        name: [statistics.quantiles(clock, n=10)[0] * 1e3 for clock in zip(*taken, strict=True)]
+        for name, taken in times.items()
     }
     return {name: (clocks[0], clocks[1]) for name, clocks in lowest.items()}
 

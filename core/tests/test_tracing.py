@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import subprocess
 import sys
 from typing import Any
@@ -14,6 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import leyden
 from leyden import attributes, tracing
+from leyden.leaf import Leaf
 from leyden.testing.recording import recorded_attempt
 from leyden.types import LLMCall
 
@@ -118,3 +120,51 @@ assert len(attempt.spans[0].attributes["text"]) == 100
         "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "5",
     }
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **given}, timeout=60)
+
+
+def test_a_leaf_hangs_below_the_current_span() -> None:
+    call = LLMCall(model="m")
+    with recorded_attempt() as attempt, leyden.agent("writer"):
+        leaf = Leaf(attempt.scope, "chat m", "llm", "writer")
+        assert leaf.traceparent == f"00-{leaf.trace_id:032x}-{leaf.span_id:016x}-01"
+        with leyden.span("next"):
+            pass
+        leaf.end({"a": 1}, error="ValueError: bad", call=call)
+    writer, span, following = attempt.spans
+    assert (span.parent_id, span.trace_id) == (writer.span_id, writer.trace_id)
+    assert (span.name, span.kind, span.agent, span.error) == ("chat m", "llm", "writer", "ValueError: bad")
+    assert (span.attributes, span.call) == ({"a": 1}, call)
+    assert writer.start_ns <= span.start_ns <= span.end_ns <= writer.end_ns
+    assert following.sequence == span.sequence + 1
+
+
+def test_a_leaf_of_an_ended_attempt_is_not_recorded(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def emit(self, span: Any) -> None:
+            raise OSError("disk full")
+
+    with recorded_attempt() as attempt:
+        late, broken = (Leaf(attempt.scope, "chat", "llm", "") for _ in range(2))
+        attempt.scope.sink = Broken()
+        broken.end({})
+        assert "disk full" in caplog.text
+        attempt.scope.sink = attempt
+        attempt.scope.closed = True
+        late.end({})
+    assert attempt.spans == []
+    assert late.trace_id != broken.trace_id
+
+
+def test_ids_neither_follow_nor_disturb_a_seeded_agent() -> None:
+    random.seed(1)
+    expected = random.random()
+    random.seed(1)
+    with recorded_attempt() as attempt:
+        with leyden.span("one"):
+            Leaf(attempt.scope, "chat", "llm", "").end({})
+        assert random.random() == expected
+        random.seed(1)
+        with leyden.span("two"):
+            pass
+    assert len({span.span_id for span in attempt.spans}) == 3
+    assert len({span.trace_id for span in attempt.spans}) == 2

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from opentelemetry import context as otel_context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+
+from leyden.leaf import random_id
 
 if TYPE_CHECKING:
     from leyden.tracing import ScopeProcessor
@@ -28,6 +31,19 @@ class Bridge(SpanProcessor):
         self._target.on_end(span)
 
 
+class Ids(IdGenerator):
+    """Ids that do not come from the `random` module, unlike the SDK's own: an agent that seeds it for every rollout would
+    get the same ids again, and would draw other numbers than without Leyden."""
+
+    def generate_span_id(self) -> int:
+        """Eight random bytes."""
+        return random_id(8)
+
+    def generate_trace_id(self) -> int:
+        """Sixteen random bytes."""
+        return random_id(16)
+
+
 def make_provider(target: ScopeProcessor) -> TracerProvider:
     """A private provider that samples and keeps everything, whatever OTEL_* variables say, and reports to `target` only."""
     none = SpanLimits.UNSET
@@ -39,6 +55,7 @@ def make_provider(target: ScopeProcessor) -> TracerProvider:
         resource=Resource({"service.name": "leyden"}),
         shutdown_on_exit=False,
         span_limits=limits,
+        id_generator=Ids(),
     )
     made._disabled = False  # OTEL_SDK_DISABLED turns off the user's telemetry; these spans are the training data
     made.add_span_processor(Bridge(target))

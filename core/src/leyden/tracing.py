@@ -144,10 +144,14 @@ def watch(other: TracerProvider) -> None:
         other.add_span_processor(Bridge(processor))
 
 
+def error_text(error: BaseException) -> str:
+    """What a span says of an exception: its type and its message, 500 characters at most."""
+    return f"{type(error).__name__}: {error}"[:500]
+
+
 def fail(span: trace.Span, error: BaseException) -> None:
     """Mark a span as failed by `error`."""
-    text = f"{type(error).__name__}: {error}"
-    span.set_status(Status(StatusCode.ERROR, text[:500]))
+    span.set_status(Status(StatusCode.ERROR, error_text(error)))
     span.set_attribute(attributes.ERROR_TYPE, type(error).__qualname__)
 
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from opentelemetry import trace
 
 from leyden import attributes, capture, tracing
 from leyden.errors import MissingTokenIds, RoutingError
+from leyden.leaf import Leaf
 from leyden.plugins import calling_agent, plugins
 from leyden.routing import Route, route
 from leyden.scope import AttemptScope, current_attempt
@@ -54,7 +54,8 @@ class Call:
         """Whether the usage chunk of the stream was asked for by us, not by the agent."""
         self.done = False
         self._lock = threading.Lock()
-        self._span = _open(agent, api, self.model)
+        operation = "text_completion" if api == "/completions" else attributes.CHAT
+        self._span = Leaf(scope, f"{operation} {self.model}", "llm", agent)
 
     @property
     def endpoint(self) -> Endpoint | None:
@@ -64,8 +65,7 @@ class Call:
     @property
     def traceparent(self) -> str:
         """The W3C trace context of the call's span."""
-        context = self._span.get_span_context()
-        return f"00-{context.trace_id:032x}-{context.span_id:016x}-01"
+        return self._span.traceparent
 
     def reached(self, server: str) -> None:
         """The request was built for `server` (scheme://host:port) and is about to be sent."""
@@ -139,35 +139,25 @@ class Call:
         return capture.failed_call(error, self.route, model=self.model, server=self.server, retries=retries)
 
     def _end(self, record: LLMCall, given: dict[str, Any], error: BaseException | None) -> None:
+        found: dict[str, Any] = {
+            attributes.OPERATION: "text_completion" if self.api == "/completions" else attributes.CHAT,
+            attributes.PROVIDER: "openai",
+            attributes.REQUEST_MODEL: self.model,
+            attributes.SERVER_ADDRESS: self.server,
+        }
+        if self.agent:
+            found[attributes.AGENT_NAME] = self.agent.rsplit("/", 1)[-1]
+        if record.hole:
+            found[attributes.HOLE] = record.hole
+        if error is not None:
+            found[attributes.ERROR_TYPE] = type(error).__qualname__
         try:
-            if self.api == "/chat/completions":
-                given.update(capture.request_attributes(self.body))
-            else:
-                given.update(other_apis.input_attributes(self.body))
-            if record.hole:
-                given[attributes.HOLE] = record.hole
-            given[attributes.SERVER_ADDRESS] = self.server
-            self._span.set_attributes(given)
+            chat = self.api == "/chat/completions"
+            found.update(capture.request_attributes(self.body) if chat else other_apis.input_attributes(self.body))
+            found.update(given)
         except Exception as problem:
             _report("an LLM call's attributes could not be written", problem)
-        if error is not None:
-            tracing.fail(self._span, error)
-        tracing.processor.attach(self._span, record)
-        self._span.end()
-
-
-def _open(agent: str, api: request.Api, model: str) -> trace.Span:
-    operation = "text_completion" if api == "/completions" else attributes.CHAT
-    given = {
-        attributes.KIND: "llm",
-        attributes.OPERATION: operation,
-        attributes.PROVIDER: "openai",
-        attributes.AGENT: agent,
-        attributes.REQUEST_MODEL: model,
-    }
-    if agent:
-        given[attributes.AGENT_NAME] = agent.rsplit("/", 1)[-1]
-    return tracing.tracer().start_span(f"{operation} {model}", kind=trace.SpanKind.CLIENT, attributes=given)
+        self._span.end(found, error=None if error is None else tracing.error_text(error), call=record)
 
 
 def begin(method: str, url: str, json_data: object, extra_json: Mapping[str, Any] | None) -> Call | None:
