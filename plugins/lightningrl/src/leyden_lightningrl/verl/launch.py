@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import tempfile
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leyden.errors import ConfigError
+from leyden.errors import ConfigError, LeydenError
 from leyden_lightningrl import output
 from leyden_lightningrl.config import Settings
 from leyden_lightningrl.verl.cpu import server
@@ -21,9 +20,12 @@ from leyden_lightningrl.verl.cpu import server
 if TYPE_CHECKING:
     from leyden_lightningrl.verl.manager import RolloutManager
 
-log = logging.getLogger(__name__)
 SHARED_MEMORY = Path("/dev/shm")
 WEIGHTS_NAME = "leyden-weights-"
+
+
+class TrainerFailed(LeydenError, RuntimeError):
+    """verl, Ray or torch raised; the message says what and where to read more."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +70,30 @@ def prepare_environment(plan: Plan) -> dict[str, str]:
 
 
 def train(plan: Plan, manager: RolloutManager) -> Path:
-    """Train to the end; returns the folder of the trained policy. Blocks, so run it in a thread."""
+    """Train to the end; returns the folder of the trained policy. Blocks, so run it in a thread.
+
+    Raises `TrainerFailed` for what verl, Ray or torch raise, other `LeydenError`s as they are, and the manager's
+    `Stopped` once the run was cancelled.
+    """
+    from leyden_lightningrl.verl.manager import Stopped
+
+    try:
+        return train_with(plan, manager)
+    except (LeydenError, Stopped):
+        raise
+    except Exception as error:
+        cause = getattr(error, "cause", None) or error  # Ray wraps the worker's own error
+        if isinstance(cause, LeydenError):
+            raise cause from error
+        last = str(cause).strip().splitlines()[-1:] or [""]
+        raise TrainerFailed(
+            f"the trainer failed with {type(cause).__name__}: {last[0]} (more in {plan.directory}: verl.log, ray-logs, "
+            "vllm-0.log)"
+        ) from error
+
+
+def train_with(plan: Plan, manager: RolloutManager) -> Path:
+    """`train` with errors as they come."""
     from leyden_lightningrl.verl.config import make_config
 
     with ExitStack() as stack:
@@ -116,8 +141,10 @@ def run_trainer(plan: Plan, manager: RolloutManager, config: Any) -> Path:
     """Trainer, `fit()`, export."""
     from leyden_lightningrl.verl.trainer import LeydenTrainer
 
+    manager.check_stopped()
     trainer = LeydenTrainer(config, plan.settings, plan.device)
     trainer.init()
+    manager.check_stopped()
     manager.addresses = trainer.llm_server_manager.get_addresses()
     trainer.fit(manager)
     folder = plan.directory / "policy"

@@ -55,6 +55,11 @@ class RolloutManager:
         if self._pending is not None:
             self._pending.cancel()
 
+    def check_stopped(self) -> None:
+        """Raises `Stopped` once the run is cancelled."""
+        if self._stop.is_set():
+            raise Stopped
+
     def generate_sequences(self, prompts: Any) -> None:
         """One training step's rollouts, as rows in the TransferQueue.
 

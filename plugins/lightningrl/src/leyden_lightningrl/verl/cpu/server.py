@@ -1,6 +1,6 @@
 """One real vLLM server process on this machine, and the calls that verl and the trainer make on it.
 
-Standard library only at import: the class that Ray hosts (`ServerHandle`) lives in a process that should stay small.
+No torch and no verl at import: the class that Ray hosts (`ServerHandle`) lives in a process that should stay small.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from leyden.errors import LeydenError
+
 DROPPED = ("RAY_", "VERL_", "TRANSFER_QUEUE", "LD_PRELOAD", "PYTHONDONTWRITEBYTECODE", "PYTHONWARNINGS", "PYTEST_")
 DROPPED_EXACTLY = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-class ServerError(RuntimeError):
+class ServerError(LeydenError, RuntimeError):
     """The vLLM server died, did not start in time, or refused a call; the message holds the end of its log."""
 
 

@@ -5,6 +5,7 @@ Importing this module (Ray does, by unpickling a class of it) also registers the
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from collections.abc import Iterator
@@ -74,6 +75,21 @@ class CpuValueModelEngine(WithoutPinnedMemory, FSDPEngineWithValueHead):  # type
         return model.to(dtype)
 
 
+def keep_freed_memory() -> None:
+    """Make this process reuse the memory it frees (glibc only).
+
+    Otherwise every large tensor is mapped anew, and its pages are faulted in anew, at each use: 0.09 s instead of 0.01 s
+    for 120 MB where this was measured, and an update makes dozens of them.
+    """
+    trim_threshold, mmap_max = -1, -4  # glibc's names for the two parameters, <malloc.h>
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(mmap_max, 0)
+        libc.mallopt(trim_threshold, (1 << 31) - 1)
+    except (OSError, AttributeError):
+        pass
+
+
 def join_process_group() -> None:
     """verl would ask for the backend "cpu:gloo,cpu:gloo", which torch refuses; it leaves an existing group alone."""
     if not torch.distributed.is_initialized():
@@ -85,6 +101,7 @@ class CpuTrainingWorker(TrainingWorker):  # type: ignore[misc]
     """verl's worker for one model (here: a critic)."""
 
     def __init__(self, config: Any) -> None:
+        keep_freed_memory()
         join_process_group()
         super().__init__(config=config)
 
@@ -93,6 +110,7 @@ class CpuPolicyWorker(PolicyWorker):
     """verl's worker for the policy, its reference and its rollout, plus the check of every weight sync."""
 
     def __init__(self, config: Any, role: str, distillation_config: Any = None, **kwargs: Any) -> None:
+        keep_freed_memory()
         join_process_group()
         super().__init__(config=config, role=role, distillation_config=distillation_config, **kwargs)
         self._settings = rollout.settings_of(config.rollout)
