@@ -1,8 +1,20 @@
-"""Lets the tests import their helpers (`running`), whatever the import mode is."""
+"""Lets the tests import their helpers (`running`), whatever the import mode is, and takes out what `train` instrumented."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(autouse=True)
+def _no_hooks_are_left() -> Iterator[None]:
+    yield
+    if "opentelemetry.instrumentation.threading" in sys.modules:
+        import leyden
+
+        leyden.uninstrument()

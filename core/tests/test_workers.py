@@ -49,6 +49,7 @@ def run(url: str, requests: Sequence[RolloutRequest], workers: Workers, *, ready
             while len(ended := await store.wait(ids, timeout_s=0.1)) < len(ids):
                 workers.check()
                 assert time.monotonic() < until, f"only {len(ended)} of {len(ids)} ended"
+            workers.check()  # what happened since the last look
             attempts = {attempt.id: attempt for attempt in await store.attempts(ids)}
             return [
                 Episode(
