@@ -9,6 +9,7 @@ from typing import Any
 import openai
 import pytest
 
+from leyden.plugins import plugins
 from leyden.testing.recording import RecordedAttempt, recorded_attempt
 from leyden.testing.server import FakeModelServer
 from leyden.types import Endpoint
@@ -21,6 +22,7 @@ Attempt = AbstractContextManager[RecordedAttempt]
 def instrumented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Only this plugin, taken out again after the test."""
     monkeypatch.setenv("LEYDEN_PLUGINS", "")
+    monkeypatch.setattr(plugins, "_loaded", False)
     undo = adapter.leyden_instrument()
     yield
     undo()

@@ -1,8 +1,8 @@
 """An attempt for tests: run code inside it and read the spans that were recorded.
 
-    with recorded_attempt({"default": endpoint}, marks={"writer": "default"}) as attempt:
-        agent()
-    attempt.calls[0].sampled_ids
+with recorded_attempt({"default": endpoint}, marks={"writer": "default"}) as attempt:
+    agent()
+attempt.calls[0].sampled_ids
 """
 
 from __future__ import annotations
