@@ -97,9 +97,7 @@ def test_a_script_without_a_main_guard_trains_once_under_both_methods(folder: Pa
 def test_the_command_trains_the_function_of_a_file_that_trains_itself(folder: Path) -> None:
     entry = folder / "leyden_entry.py"
     entry.write_text("from leyden.cli import main\nmain()\n")
-    (folder / "grow.dist-info").mkdir()
-    (folder / "grow.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: grow\nVersion: 1\n")
-    (folder / "grow.dist-info" / "entry_points.txt").write_text("[leyden.algorithms]\ngrow = grow:Grow\n")
+    _installed_algorithm(folder)
     command = [sys.executable, str(entry), "train", "train.py:solve", "--train", "writer", "--tasks", "tasks.jsonl"]
     code, out, err = finish(start(folder, [*command, "--algorithm", "grow", "--set", "steps=2", "--directory", "mine"]))
     assert (code, err) == (0, "")
@@ -133,6 +131,27 @@ def test_ctrl_c_ends_cleanly_and_the_run_goes_on_later(folder: Path, number: sig
     assert (code, err) == (0, "")
     assert "step 6/6" in out
     assert "step 2/6" not in out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_ends_as_cleanly(folder: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-c", "from leyden.cli import main; main()", "train", "train.py", "--train", "writer"]
+    _installed_algorithm(folder)
+    arguments = ["--tasks", "tasks.jsonl", "--algorithm", "grow", "--directory", "run"]
+    process = start(folder, [*command, *arguments], SECONDS="0.2", PYTHONPATH=str(folder))
+    read_until(process, "step 1/6")
+    os.killpg(process.pid, number)
+    code, _, err = finish(process)
+    assert code == 128 + number
+    assert "Traceback" not in err
+    assert _open_rollouts(folder) == []
+
+
+def _installed_algorithm(folder: Path) -> None:
+    """`grow.py` as if it were an installed distribution with an entry point."""
+    (folder / "grow.dist-info").mkdir()
+    (folder / "grow.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: grow\nVersion: 1\n")
+    (folder / "grow.dist-info" / "entry_points.txt").write_text("[leyden.algorithms]\ngrow = grow:Grow\n")
 
 
 def test_kill_9_loses_nothing_that_was_acknowledged_and_the_run_goes_on(folder: Path) -> None:
@@ -180,3 +199,20 @@ def test_an_error_of_the_command_is_one_line(folder: Path) -> None:
         assert (code, out) == (2, "")
         assert err.startswith(message)
         assert err.count("\n") == 1
+
+
+def test_runners_elsewhere_do_the_work_of_a_run_and_end_by_ctrl_c(folder: Path) -> None:
+    (folder / "agent.py").write_text(SCRIPT.split("leyden.declare")[0])
+    leyden = [sys.executable, "-c", "from leyden.cli import main; main()"]
+    store = f"sqlite:///{folder / 'shared.db'}"
+    runner = start(folder, [*leyden, "runner", "agent.py:solve", "--store", store, "--processes", "2"])
+    read_until(runner, "running agent.py:solve")
+    script = SCRIPT.replace('directory="run"', f'directory="run", store={store!r}, external_runners=True')
+    (folder / "train.py").write_text(script)
+    code, out, err = finish(start(folder, [sys.executable, "train.py"]))
+    assert (code, err) == (0, "")
+    assert "step 6/6  train/reward 12" in out
+    os.killpg(runner.pid, signal.SIGINT)
+    code, _, err = finish(runner)
+    assert code == 0
+    assert "Traceback" not in err

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from os import PathLike
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from leyden import algorithms, target
 from leyden.algorithm import Algorithm
 from leyden.discovery import resolve_marks
 from leyden.errors import ConfigError, LeydenError
+from leyden.interruption import Interrupted, Interruption, cancelled_by_signals
 from leyden.metrics import MetricLog
 from leyden.plugins import instrument as instrument_now
 from leyden.report import CaptureReport
@@ -31,11 +29,6 @@ from leyden.tasks import Tasks, digest, load_task_sets, load_tasks
 from leyden.training_settings import TrainingSettings
 from leyden.types import Policy, Struct
 from leyden.workers import Method, Workers
-
-
-class Interrupted(SystemExit, KeyboardInterrupt):
-    """A run was stopped by Ctrl-C or SIGTERM, and ended cleanly. A script that does not catch it ends without a
-    traceback and with the usual exit status (128 + the signal)."""
 
 
 class TrainingResult(Struct, frozen=True):
@@ -84,7 +77,7 @@ class Training:
         self.marks, self.agents = resolve_marks(function, app)
         self.directory = Path(directory) if directory is not None else default_directory(self._name())
         self.command = dict(command or {})
-        self.interrupted = 0
+        self.interruption = Interruption()
 
     def _name(self) -> str:
         try:
@@ -134,12 +127,8 @@ class Training:
         status, reason = "failed", "ended by an error outside the algorithm"
         self.metrics.say(self._first_line())
         try:
-            async with self._stop_by_signal(), self._store() as store:
-                self.run.store = store
-                if self.resume:
-                    await self.run.cancel_leftovers()
-                async with self._runner(store):
-                    await self.algorithm.run(self.run)
+            with cancelled_by_signals(self.interruption):
+                await self._run()
             status, reason = "finished", ""
         except asyncio.CancelledError:
             status, reason = "stopped", f"go on with resume=True, directory={str(self.directory)!r}"
@@ -159,6 +148,14 @@ class Training:
             policies=self.run.latest_policies,
             summary=summary,
         )
+
+    async def _run(self) -> None:
+        async with self._store() as store:
+            self.run.store = store
+            if self.resume:
+                await self.run.cancel_leftovers()
+            async with self._runner(store):
+                await self.algorithm.run(self.run)
 
     def _first_line(self) -> str:
         held_out = "".join(f", {name}: {len(tasks)}" for name, tasks in self.val_tasks.items())
@@ -226,28 +223,6 @@ class Training:
             runner.stop()
             await asyncio.gather(task, return_exceptions=True)
 
-    @asynccontextmanager
-    async def _stop_by_signal(self) -> AsyncIterator[None]:
-        """Ctrl-C and SIGTERM cancel the run once; a second Ctrl-C is a KeyboardInterrupt wherever it hits."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            if self.interrupted:
-                raise KeyboardInterrupt
-            self.interrupted = number
-            loop.call_soon_threadsafe(task.cancel)
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
 
 def train(
     function: Callable[[Any], Any],
@@ -298,10 +273,10 @@ def train(
     try:
         return asyncio.run(training.train())
     except asyncio.CancelledError:
-        if not training.interrupted:
+        if not training.interruption.signal:
             raise
     print(f"stopped; go on with --resume {training.directory}", file=sys.stderr)
-    raise Interrupted(128 + training.interrupted)
+    raise Interrupted(128 + training.interruption.signal)
 
 
 async def train_async(function: Callable[[Any], Any], **arguments: Any) -> TrainingResult:

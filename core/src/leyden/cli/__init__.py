@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         error.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt) as stop:
-        code = getattr(stop, "code", None)
+        code = getattr(stop.__cause__ or stop, "code", None)  # click makes an Abort of the run's own Interrupted
         sys.exit(code if isinstance(code, int) else 130)
     except BrokenPipeError:  # `leyden rollouts | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
