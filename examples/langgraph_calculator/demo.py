@@ -49,7 +49,8 @@ def main() -> int:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     options.out = options.out.resolve()
-    base = model.make(options.cache.resolve() / "model")
+    base = options.cache.resolve() / "model"
+    model.make(base)
     weights = fingerprint(base)
     print(f"starting a server for the untouched base model {base}", flush=True)
     server = served(base, name="base", context=512, kv_bytes=64 << 20, max_sequences=32, log=options.out / "base.log")
