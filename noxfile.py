@@ -1,6 +1,6 @@
 """How Leyden is checked and run. `nox` alone is the whole test run; `nox -s demo` is the main job; `nox --list` shows the rest.
 
-Plugins are found by folder (see tooling/packages.py): adding one edits nothing here. Light environments are made by nox,
+Plugins are found by folder (see .ci/tooling/packages.py): adding one edits nothing here. Light environments are made by nox,
 one for each package and each end of its supported range, since frameworks' pins collide. The heavy one (torch, vLLM for
 the CPU, verl) is made once with pip under `.cache/heavy/` and shared by the sessions that need it.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 import nox
 
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT / "tooling"))
+sys.path.insert(0, str(ROOT / ".ci" / "tooling"))
 
 from packages import Needs, Package, examples, packages, read_requirements, resolve  # noqa: E402
 from summary import slug  # noqa: E402
@@ -24,7 +24,7 @@ from summary import slug  # noqa: E402
 CACHE = ROOT / ".cache"
 RESULTS = CACHE / "results"
 WHEELS = CACHE / "wheels"
-CONSTRAINTS = ROOT / "constraints"
+CONSTRAINTS = ROOT / ".ci" / "constraints"
 TOOLS = ["pytest", "pytest-asyncio", "hypothesis"]
 TESTS_FOUND_NONE = 5
 """pytest's exit status where no test was collected."""
@@ -35,7 +35,7 @@ nox.options.sessions = ["lint", "tooling", "types", "tests", "example", "import_
 
 
 def pins(kind: str) -> list[str]:
-    """Arguments that hold an environment to `constraints/<kind>.txt`."""
+    """Arguments that hold an environment to `.ci/constraints/<kind>.txt`."""
     return ["-c", str(CONSTRAINTS / f"{kind}.txt")]
 
 
@@ -63,10 +63,10 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("python", "docs/make_figures.py", "--check")
-    session.run("python", "tooling/supported.py", "--check")
+    session.run("python", ".ci/tooling/supported.py", "--check")
     configuration = CACHE / "importlinter.toml"
     configuration.parent.mkdir(exist_ok=True)
-    session.run("python", "tooling/contracts.py", str(configuration))
+    session.run("python", ".ci/tooling/contracts.py", str(configuration))
     sources = os.pathsep.join(str(package.folder / "src") for package in packages().values())
     session.run("lint-imports", str(configuration), "--no-cache", env={"PYTHONPATH": sources})
 
@@ -75,7 +75,7 @@ def lint(session: nox.Session) -> None:
 def tooling(session: nox.Session) -> None:
     """The tests of what this file stands on."""
     session.install(*pins("tools"), "pytest", "pytest-asyncio", "packaging")
-    pytest(session, str(ROOT / "tooling" / "tests" / "test_tooling.py"))
+    pytest(session, str(ROOT / ".ci" / "tooling" / "tests" / "test_tooling.py"))
 
 
 @nox.session
@@ -148,7 +148,7 @@ def import_only(session: nox.Session, package: Package) -> None:
     built = [str(next(WHEELS.glob(f"{local.module}-*.whl"))) for local in needs.local]
     session.install(*pins("tools"), *built, "pytest", "pytest-asyncio")
     session.env["LEYDEN_WHEEL"] = built[[local.name for local in needs.local].index(package.name)]
-    pytest(session, str(ROOT / "tooling" / "tests" / "test_wheel.py"))
+    pytest(session, str(ROOT / ".ci" / "tooling" / "tests" / "test_wheel.py"))
 
 
 # --- the heavy environment ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Adds up what a whole test run did: `python tooling/summary.py RESULTS_FOLDER NOX_REPORT`.
+"""Adds up what a whole test run did: `python .ci/tooling/summary.py RESULTS_FOLDER NOX_REPORT`.
 
 Reads the JUnit files that the sessions' pytest runs wrote and nox's own report. A session that failed without a failed test
 (lint, types, an environment that could not be made) counts as one failure, so nothing that went wrong adds up to zero.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tooling"), str(ROOT / "docs")]
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / ".ci" / "tooling"), str(ROOT / "docs")]
 
 import contracts  # noqa: E402
 import make_figures  # noqa: E402

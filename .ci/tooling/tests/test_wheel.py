@@ -17,7 +17,7 @@ import pytest
 WHEEL = os.environ.get("LEYDEN_WHEEL", "")
 pytestmark = pytest.mark.skipif(not WHEEL, reason="LEYDEN_WHEEL names no built wheel; run nox -s import_only")
 
-LICENSE = (Path(__file__).parents[2] / "LICENSE").read_text()
+LICENSE = (Path(__file__).parents[3] / "LICENSE").read_text()
 FOREIGN = (
     "torch", "transformers", "verl", "ray", "vllm", "openai", "langchain_core", "langchain", "langgraph",
     "autogen_agentchat", "autogen_core", "crewai", "agents", "fastapi", "starlette", "uvicorn", "aiohttp", "flask",

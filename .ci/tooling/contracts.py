@@ -2,7 +2,7 @@
 
 The rule is the same for every package, so that a new plugin needs no entry anywhere: a package imports another one of this
 repository only if its pyproject lists it as a dependency; an adapter may list the core, leyden-openai and, for LangGraph,
-leyden-langchain; an algorithm the core alone. `python tooling/contracts.py OUT` writes the configuration.
+leyden-langchain; an algorithm the core alone. `python .ci/tooling/contracts.py OUT` writes the configuration.
 """
 
 from __future__ import annotations

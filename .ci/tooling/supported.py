@@ -1,6 +1,6 @@
 """Keeps the README's table of supported framework versions equal to the packages' own `SUPPORTED`.
 
-`python tooling/supported.py` rewrites the lines between the two markers; `--check` exits with 1 where they are out of date.
+`python .ci/tooling/supported.py` rewrites the lines between the two markers; `--check` exits with 1 where they are out of date.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from packages import ROOT, packages
 
 README = ROOT / "README.md"
-START, END = "<!-- supported: written by tooling/supported.py -->", "<!-- /supported -->"
+START, END = "<!-- supported: written by .ci/tooling/supported.py -->", "<!-- /supported -->"
 
 
 def table() -> str:
@@ -32,7 +32,7 @@ def main() -> int:
     if "--check" not in sys.argv:
         README.write_text(wanted)
     elif text != wanted:
-        print("README.md: the table of supported versions is out of date: run python tooling/supported.py")
+        print("README.md: the table of supported versions is out of date: run python .ci/tooling/supported.py")
         return 1
     return 0
 
