@@ -7,6 +7,7 @@ import itertools
 import json
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ class HttpRun:
         self.on_log: Callable[[int], None] = lambda step: None
         self.on_request: Callable[[str, list[Any]], None] = lambda mode, tasks: None
         self._numbers = itertools.count()
-        self._gate = asyncio.Semaphore(parallel)
+        self._threads = ThreadPoolExecutor(parallel)
 
     async def publish(self, policies: Mapping[str, Policy], values: Mapping[str, Any] | None = None) -> Resources:
         made = Resources(policies=dict(policies), marks=self.marks, version=len(self.published) + 1)
@@ -143,8 +144,8 @@ class HttpRun:
         jobs = [(task, f"{call}-{t}", i) for t, task in enumerate(tasks) for i in range(n)]
 
         async def one(task: Any, group: str, index: int) -> Episode:
-            async with self._gate:
-                calls, reward = await asyncio.to_thread(self.agent, self, task, endpoint, index)
+            loop = asyncio.get_running_loop()
+            calls, reward = await loop.run_in_executor(self._threads, self.agent, self, task, endpoint, index)
             return episode(calls, reward, group=group, name=f"{group}-{index}", mode=mode)
 
         made = list(await asyncio.gather(*(one(*job) for job in jobs)))

@@ -100,7 +100,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Largest accepted |difference| in log-prob of that probe; above it the run stops."""
 
     # The rollout server on a CPU (on GPUs: `verl={"actor_rollout_ref.rollout....": ...}`).
-    server_kv_bytes: int = 768 << 20
+    server_kv_bytes: int = 512 << 20
     server_max_sequences: int = 96
     server_block_size: int = 32
     """Tokens per cache block: prefixes are shared in whole blocks. A multiple of 32."""
