@@ -53,7 +53,7 @@ def main() -> int:
     model.make(base)
     weights = fingerprint(base)
     print(f"starting a server for the untouched base model {base}", flush=True)
-    server = served(base, name="base", context=512, kv_bytes=64 << 20, max_sequences=32, log=options.out / "base.log")
+    server = served(base, name="base", context=512, kv_bytes=64 << 20, max_sequences=64, log=options.out / "base.log")
     with server as url:
         runs = [train(options, int(seed), base, url) for seed in options.seeds.split(",")]
         report(options.out, [run for run in runs if run is not None], url, weights == fingerprint(base))
@@ -83,7 +83,7 @@ def train(options: argparse.Namespace, seed: int, base: Path, url: str) -> dict[
     command += ["--train", options.mark, "--tasks", str(data / "train.jsonl")]
     command += ["--val-tasks", f"val={data / 'val.jsonl'}", "--val-tasks", f"phrasings={data / 'phrasings.jsonl'}"]
     command += ["--algorithm", "lightningrl", "--model", str(base), "--seed", str(seed), "--directory", str(directory)]
-    command += ["--concurrency", "40"]
+    command += ["--concurrency", "80"]
     for setting in [*(f"{key}={json.dumps(value)}" for key, value in settings.items()), *options.set]:
         command += ["--set", setting]
     environment = os.environ | {"BASE_URL": url, "BASE_MODEL": "base"}

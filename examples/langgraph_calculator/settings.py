@@ -5,8 +5,11 @@ from typing import Any
 SETTINGS: dict[str, Any] = {
     "tasks_per_step": 20,
     "group_size": 4,
-    "steps": 16,
+    "steps": 12,
     "learning_rate": 2e-5,
+    # Late in the run the policy is nearly certain; steps of full size then flip it between two operators and back.
+    "lr_schedule": "cosine",
+    "verl": {"actor_rollout_ref.actor.optim.min_lr_ratio": 0.1},
     # Against the whole step, not the own group alone: a group that is wrong throughout still unlearns its wrong answer,
     # where a baseline of its own would leave it nothing. That is what made some seeds stall early.
     "baseline": "batch_mean",
@@ -14,7 +17,7 @@ SETTINGS: dict[str, Any] = {
     "zero_variance": "keep",
     "max_prompt_tokens": 320,
     "max_response_tokens": 16,
-    "val_every": 8,
+    "val_every": 6,
 }
 
 SMALL: dict[str, Any] = {"tasks_per_step": 4, "group_size": 4, "steps": 2, "val_every": 0}

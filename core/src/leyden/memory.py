@@ -47,7 +47,7 @@ def pss(pid: int) -> int:
 class MemoryWatch:
     """Samples the memory of a process tree from a thread: `with MemoryWatch() as watch: …; watch.peak` (bytes)."""
 
-    def __init__(self, root: int | None = None, *, every_s: float = 5.0) -> None:
+    def __init__(self, root: int | None = None, *, every_s: float = 15.0) -> None:
         self.root = os.getpid() if root is None else root
         self.every_s = every_s
         self.peak = 0

@@ -63,6 +63,8 @@ def prepare_environment(plan: Plan) -> dict[str, str]:
     }
     if plan.device == "cpu":
         shared |= {"VERL_PLATFORM": "cpu", "OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
+        # Ray starts its workers with niceness 15: anything else on the machine, the agents included, would starve them.
+        os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.update(shared)
     os.environ.setdefault("TQDM_DISABLE", "1")  # verl's progress bar; Leyden shows its own
     # Python reads an empty value as unset: workers may keep their compiled modules, or each starts three times slower.
