@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -90,6 +91,99 @@ time.sleep(600)
     while not gone(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert gone(pid)
+
+
+FAMILY = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+engine = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    "print('ready', flush=True); time.sleep(600)"], start_new_session=True, stdout=subprocess.PIPE)
+engine.stdout.readline()
+print(os.getpid(), engine.pid, flush=True)
+time.sleep(600)
+"""
+"""A server and its engine, as stubborn as they can be: neither heeds SIGTERM, and the engine has left the group."""
+
+
+def family(log: Path) -> tuple[int, int]:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if log.exists() and log.read_text().endswith("\n"):
+            server_pid, engine_pid = map(int, log.read_text().split())
+            return server_pid, engine_pid
+        time.sleep(0.02)
+    raise AssertionError("the program did not start")
+
+
+def all_gone(*pids: int) -> bool:
+    deadline = time.monotonic() + 30
+    while not all(map(gone, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return all(map(gone, pids))
+
+
+def test_stopping_ends_the_engine_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "GRACE_S", 0.2)
+    process = start(tmp_path, FAMILY)
+    pids = family(process.log)
+    assert not any(map(gone, pids))
+    process.stop()
+    assert all_gone(*pids)
+
+
+def test_the_engine_does_not_outlive_a_server_that_was_killed(tmp_path: Path) -> None:
+    process = start(tmp_path, FAMILY)
+    server_pid, engine_pid = family(process.log)
+    os.kill(server_pid, signal.SIGKILL)
+    assert all_gone(server_pid, engine_pid, process.pid)
+    with pytest.raises(server.ServerError, match="ended with status 137"):
+        process.wait_healthy(30)
+    process.stop()
+
+
+def test_the_engine_does_not_outlive_an_owner_that_was_killed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    owner = f"""
+import time
+from pathlib import Path
+from leyden_lightningrl.verl.cpu import server
+server.GRACE_S = 0.2
+process = server.ServerProcess([{sys.executable!r}, "-c", {FAMILY!r}], server.free_port(), Path({str(log)!r}), {{}})
+print(process.pid, flush=True)
+time.sleep(600)
+"""
+    running = subprocess.Popen([sys.executable, "-c", owner], stdout=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    guard = int(running.stdout.readline())
+    pids = family(log)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    running.stdout.close()
+    assert all_gone(guard, *pids)
+
+
+def test_a_port_in_use_is_said_before_anything_starts(tmp_path: Path) -> None:
+    process = start(tmp_path, HEALTHY)
+    try:
+        process.wait_healthy(30)
+        port = int(process.address.rpartition(":")[2])
+        with pytest.raises(server.ServerError, match=f"port {port} is in use by another program: choose another one"):
+            server.ServerProcess([sys.executable, "-c", HEALTHY, str(port)], port, tmp_path / "second.log", {})
+        assert not (tmp_path / "second.log").exists()
+    finally:
+        process.stop()
+    with pytest.raises(server.ServerError, match="port 99999 cannot be used"):
+        server.ServerProcess([sys.executable], 99999, tmp_path / "log", {})
+
+
+def test_a_port_is_held_until_the_server_has_it(tmp_path: Path) -> None:
+    port = server.free_port()
+    process = server.ServerProcess([sys.executable, "-c", "import time; time.sleep(600)"], port, tmp_path / "log", {})
+    try:
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+    finally:
+        process.stop()
 
 
 def test_the_environment_leaves_the_trainers_own_out() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -68,18 +69,19 @@ def served(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """The command line: serves until Ctrl-C or SIGTERM; returns the exit status of an error."""
     parser = argparse.ArgumentParser(prog="python -m leyden_lightningrl.serve", description=__doc__)
     parser.add_argument("model", help="a Hugging Face model folder")
     parser.add_argument("--name", default="model", help="the model's name in requests")
-    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
     parser.add_argument("--context", type=int, default=2048, help="context length in tokens")
     parser.add_argument("--kv-bytes", type=int, default=256 << 20, help="size of the key-value cache")
     options = parser.parse_args(arguments)
-    ended = threading.Event()
 
     def end(*_: Any) -> None:
-        ended.set()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        raise SystemExit(0)  # unwinds the block below, also out of a start that takes a minute
 
     signal.signal(signal.SIGINT, end)
     signal.signal(signal.SIGTERM, end)
@@ -88,11 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.model, name=options.name, port=options.port, context=options.context, kv_bytes=options.kv_bytes
         ) as url:
             print(f"serving {options.model} as {options.name!r} at {url}; Ctrl-C ends it", flush=True)
-            ended.wait()
+            threading.Event().wait()
     except (LeydenError, RuntimeError) as error:
-        print(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
         return 2
-    return 0
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ No torch and no verl at import: the class that Ray hosts (`ServerHandle`) lives 
 from __future__ import annotations
 
 import asyncio
-import ctypes
+import errno
 import json
 import os
-import signal
+import shutil
 import socket
 import subprocess
 import sys
@@ -36,6 +36,27 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def reserve(port: int) -> socket.socket:
+    """Hold a TCP port of the loopback interface for a server that is starting. Raises `ServerError` if it is in use.
+
+    The socket never listens, so the server (which sets SO_REUSEADDR) can bind beside it, and the system hands the port
+    to nobody else meanwhile.
+    """
+    held = socket.socket()
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", port))
+    except (OSError, OverflowError) as error:
+        held.close()
+        why = (
+            "is in use by another program"
+            if getattr(error, "errno", None) == errno.EADDRINUSE
+            else f"cannot be used ({error})"
+        )
+        raise ServerError(f"port {port} {why}: choose another one, or 0 for one that is free") from None
+    return held
 
 
 def call(
@@ -112,25 +133,26 @@ def server_command(
     return command + list(extra)
 
 
-def die_with_parent() -> None:
-    """In the child, before exec: SIGTERM when the thread that started it ends (Linux, PR_SET_PDEATHSIG)."""
-    ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)
-
+GUARD = Path(__file__).with_name("guard.py")
+GRACE_S = 10.0
+"""Seconds that a server has to end by itself, before it and its engine are killed."""
 
 PROCESSES: dict[str, ServerProcess] = {}
 """The servers that this process owns, by address."""
 
 
 class ServerProcess:
-    """Owns one vLLM server process: starts it, waits for it, ends it (by its own process id, never by name).
+    """Owns one vLLM server and every process below it: starts it, waits for it, ends it (by process id, never by name).
 
-    Linux ends the child with the *thread* that made it, so the process is made and waited for by a thread of its own.
+    `process` is the guard (see `guard.py`), which ends the server and its engine however the owner ends. Linux tells it
+    of the end of the *thread* that made it, so it is made and waited for by a thread of its own.
     """
 
     def __init__(self, command: Sequence[str], port: int, log: Path, environment: Mapping[str, str]) -> None:
         self.address = f"127.0.0.1:{port}"
         self.log = log
         self.process: subprocess.Popen[bytes] | None = None
+        self._port = reserve(port)
         self._made = threading.Event()
         self._error: BaseException | None = None
         self.started = time.monotonic()
@@ -140,19 +162,23 @@ class ServerProcess:
         self._thread.start()
         self._made.wait()
         if self._error is not None:
+            self._port.close()
             raise ServerError(f"the vLLM server could not be started: {self._error}") from self._error
         PROCESSES[self.address] = self
 
     def _run(self, command: list[str], environment: dict[str, str]) -> None:
         try:
+            if shutil.which(command[0]) is None:
+                raise FileNotFoundError(f"there is no program {command[0]!r}")
+            guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(GRACE_S)]
             with open(self.log, "wb") as log:
                 self.process = subprocess.Popen(
-                    command,
+                    guard + command,
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    preexec_fn=die_with_parent,
+                    start_new_session=True,  # a terminal's Ctrl-C is for the owner, which ends the server in its turn
                 )
         except BaseException as error:
             self._error = error
@@ -173,6 +199,7 @@ class ServerProcess:
                 raise ServerError(f"the vLLM server ended with status {self.process.returncode}.\n{self.log_tail()}")
             try:
                 call(self.address, "/health", method="GET", timeout=5)
+                self._port.close()
                 return time.monotonic() - self.started
             except (OSError, ServerError):
                 self._thread.join(0.25)
@@ -186,16 +213,12 @@ class ServerProcess:
             tail = []
         return "\n".join([f"End of {self.log}:", *tail])
 
-    def stop(self, grace: float = 10) -> None:
-        """End the process; SIGKILL if it is still there after `grace` seconds."""
+    def stop(self) -> None:
+        """End the server and everything below it; whatever is left after `GRACE_S` seconds is killed."""
         PROCESSES.pop(self.address, None)
-        if self.process is None or self.process.poll() is not None:
-            return
-        self.process.terminate()
-        try:
-            self.process.wait(grace)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
+        self._port.close()
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
             self.process.wait()
 
 
