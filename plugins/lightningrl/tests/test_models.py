@@ -43,6 +43,14 @@ def test_missing_files(folder: Path, file: str, message: str) -> None:
         check_model(folder)
 
 
+@pytest.mark.parametrize("content", ['{"a":', "[]", "\udcff"])
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_broken_files(folder: Path, file: str, content: str) -> None:
+    (folder / file).write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(ConfigError, match=rf"{file} (is not JSON|holds no JSON object).*fetch the model again"):
+        check_model(folder)
+
+
 def test_no_chat_template(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text("{}")
     with pytest.raises(ConfigError, match="no chat template"):

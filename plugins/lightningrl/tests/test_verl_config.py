@@ -101,14 +101,31 @@ def test_verls_own_checks_pass() -> None:
         ("actor_rollout_ref.actor.optim.lr", "setting learning_rate: set that instead"),
         ("data.custom_cls.path", "LightningRL depends on its value"),
         ("algorithm.use_kl_in_reward", "LightningRL depends on its value"),
+        ("actor_rollout_ref.actor", "is a section, it cannot be 1"),
+        ("critic", "is a section, it cannot be 1"),
     ],
 )
 def test_wrong_keys_in_verls_part(key: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        compose(verl={key: 1})
+    nested: Any = 1
+    for name in reversed(key.split(".")):
+        nested = {name: nested}
+    section, _, rest = key.partition(".")
+    for verl in ({key: 1}, nested, {section: {rest: 1}} if rest else nested):  # --set verl.a.b=1 comes nested
+        with pytest.raises(ConfigError, match=message):
+            compose(verl=verl)
+
+
+def test_nested_settings_of_verl_reach_it_and_leave_their_neighbours() -> None:
+    config = compose(verl={"actor_rollout_ref": {"actor": {"clip_ratio_c": 5.0}, "rollout.prompt_length": 7}})
+    assert config.actor_rollout_ref.actor.clip_ratio_c == 5.0
+    assert config.actor_rollout_ref.actor.clip_ratio_low == 0.2
+    assert config.actor_rollout_ref.rollout.prompt_length == 7
 
 
 def test_open_sections_take_any_key() -> None:
     config = compose(verl={"actor_rollout_ref.model.override_config.rope_theta": 5.0, "trainer.logger": ["console"]})
     assert config.actor_rollout_ref.model.override_config.rope_theta == 5.0
     assert config.trainer.logger == ["console"]
+    config = compose(verl={"actor_rollout_ref": {"rollout": {"engine_kwargs": {"vllm": {"anything": 1}}}}})
+    assert config.actor_rollout_ref.rollout.engine_kwargs.vllm.anything == 1
+    assert config.actor_rollout_ref.rollout.engine_kwargs.leyden_vllm.addresses == ["127.0.0.1:1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
@@ -203,8 +204,11 @@ def contradictions(settings: Settings) -> list[str]:
         (settings.server_block_size % 32 != 0, "server_block_size must be a multiple of 32 on a CPU"),
     ]
     found += [reason for wrong, reason in checks if wrong]
-    for name in ("failed_reward", "missing_reward"):
-        value = getattr(settings, name)
-        if value is not None and value - value != 0:
-            found.append(f"{name} must be a finite number")
+    values = msgspec.structs.asdict(settings)
+    found += [f"{name} is {x}, it must be a finite number" for name, x in values.items() if is_endless(x)]
     return found
+
+
+def is_endless(value: Any) -> bool:
+    """Whether a value is NaN or an infinity."""
+    return isinstance(value, float) and not math.isfinite(value)

@@ -32,7 +32,7 @@ def check_model(folder: Path) -> dict[str, Any]:
     config_file = folder / "config.json"
     if not config_file.is_file():
         raise ConfigError(f"{folder} holds no config.json, so it is no Hugging Face model folder")
-    config: dict[str, Any] = json.loads(config_file.read_text())
+    config = read_object(config_file)
     if not (any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))):
         raise ConfigError(f"{folder} holds no weights (*.safetensors)")
     if not (folder / "tokenizer_config.json").is_file():
@@ -49,7 +49,20 @@ def has_chat_template(folder: Path) -> bool:
     """Whether the tokenizer of the folder brings a chat template."""
     if (folder / "chat_template.jinja").is_file() or (folder / "chat_template.json").is_file():
         return True
-    return bool(json.loads((folder / "tokenizer_config.json").read_text()).get("chat_template"))
+    return bool(read_object(folder / "tokenizer_config.json").get("chat_template"))
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a model. Raises `ConfigError` for anything else."""
+    try:
+        value = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ConfigError(f"{path} is not JSON ({error}): fetch the model again")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}): check its permissions")
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} holds no JSON object: fetch the model again")
+    return value
 
 
 def check_context(config: dict[str, Any], context: int, folder: Path) -> None:

@@ -6,7 +6,7 @@ Nothing here imports verl itself, only its configuration files through hydra, so
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,7 @@ def make_config(
     """
     with initialize_config_dir(str(config_folder()), version_base=None):
         config = compose("ppo_trainer")
-    check_overrides(settings.verl, config)
+    overrides = checked_overrides(settings.verl, config)
     values = common_values(settings, model=model, directory=directory, tasks=tasks, seed=seed)
     if device == "cpu":
         values |= cpu_values(settings, addresses=addresses, weights_files=weights_files)
@@ -121,23 +121,47 @@ def make_config(
     if resume_from is not None:
         values |= {"trainer.resume_mode": "resume_path", "trainer.resume_from_path": str(resume_from)}
     with open_dict(config):
-        for name, value in (values | settings.verl).items():
+        for name, value in (values | overrides).items():
             OmegaConf.update(config, name, value, merge=True, force_add=True)
     OmegaConf.resolve(config)
     return config
 
 
-def check_overrides(overrides: Mapping[str, Any], config: DictConfig) -> None:
-    """Raises `ConfigError` for the first override that cannot be meant."""
+def checked_overrides(overrides: Mapping[str, Any], config: DictConfig) -> dict[str, Any]:
+    """The overrides by their full dotted names, however they were nested. Raises `ConfigError` for the first that cannot
+    be meant: a name that verl lacks, one that is decided here, a value in the place of a section."""
     known = dotted_names(OmegaConf.to_container(config, resolve=False))
-    for name in overrides:
+    sections = {name.rpartition(".")[0] for name in known}
+    flat = flattened(overrides, sections)
+    for name, value in flat.items():
         if name in OURS:
             raise ConfigError(f"verl's {name!r} is decided by LightningRL's setting {OURS[name]}: set that instead")
         if any(name == fixed or name.startswith(f"{fixed}.") for fixed in FIXED):
             raise ConfigError(f"verl's {name!r} cannot be changed here: LightningRL depends on its value")
-        if name in known or any(f".{section}." in f".{name}" for section in OPEN):
+        if is_open(name) or (is_open(f"{name}.") and isinstance(value, Mapping)):
             continue
-        raise ConfigError(f"verl has no setting {name!r}{close_matches(name, known)}")
+        if name not in known:
+            raise ConfigError(f"verl has no setting {name!r}{close_matches(name, known)}")
+        if name in sections:
+            raise ConfigError(f"verl's {name!r} is a section, it cannot be {value!r}: set one of the settings in it")
+    return flat
+
+
+def is_open(name: str) -> bool:
+    """Whether `name` lies in a section of verl's that takes any key."""
+    return any(f".{section}." in f".{name}" for section in OPEN)
+
+
+def flattened(overrides: Mapping[str, Any], sections: Collection[str], prefix: str = "") -> dict[str, Any]:
+    """`{"a": {"b.c": 1}}` → `{"a.b.c": 1}` where a and a.b are sections; a mapping in any other place is a value."""
+    found: dict[str, Any] = {}
+    for key, value in overrides.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value and name in sections and not is_open(f"{name}."):
+            found |= flattened(value, sections, f"{name}.")
+        else:
+            found[name] = value
+    return found
 
 
 def dotted_names(tree: Any, prefix: str = "") -> set[str]:
