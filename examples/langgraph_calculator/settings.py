@@ -1,4 +1,4 @@
-"""LightningRL's settings for this task, found with a plain loop over seeds; the demo and `train.py` share them."""
+"""LightningRL's settings for this task; the demo and `train.py` share them."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ SETTINGS: dict[str, Any] = {
     "lr_schedule": "cosine",
     "verl": {"actor_rollout_ref.actor.optim.min_lr_ratio": 0.1},
     # Against the whole step, not the own group alone: a group that is wrong throughout still unlearns its wrong answer,
-    # where a baseline of its own would leave it nothing. That is what made some seeds stall early.
+    # where a baseline of its own would leave it nothing.
     "baseline": "batch_mean",
     "scale": "batch_std",
     "zero_variance": "keep",
