@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from leyden.episode import Episode
 from leyden.errors import InvalidInput
@@ -68,6 +69,35 @@ def test_only_calls_of_the_policy_and_of_these_weights() -> None:
     made = batch(episode(mixed, 1.0, name="a"), episode([call((1,), (6,))], 0.0, name="b"))
     assert [row.response_ids for row in made.rows] == [(2,), (6,)]
     assert made.metrics["dropped/calls_stale"] == 1
+
+
+def test_rewards_that_the_credit_scheme_passes_over_are_counted() -> None:
+    def added(to: Episode, *rewards: Reward) -> Episode:
+        common: dict[str, Any] = {
+            "rollout_id": to.rollout.id,
+            "attempt_id": to.rollout.id,
+            "name": "reward",
+            "kind": "reward",
+        }
+        spans = [Span(span_id=f"x{i}", sequence=i, reward=reward, **common) for i, reward in enumerate(rewards)]
+        return replace(to, spans=(*spans, *to.spans))
+
+    def total(episode: Episode, transitions: Any, reward: float) -> list[float]:
+        return [sum(given.value for given in episode.rewards)] * len(transitions)
+
+    targeted = Reward(value=1.0, agent="writer"), Reward(value=1.0, span="s"), Reward(value=1.0, response="r")
+    both = [
+        added(episode([call((1,), (2,))], 1.0, name="a"), *targeted, Reward(value=0.5)),
+        added(episode([call((1,), (3,))], None, name="b"), *targeted),
+        episode([call((1,), (4,))], 0.0, name="c"),
+    ]
+    made = batch(*both)
+    assert made.metrics["dropped/rewards"] == 4 + 3
+    assert made.metrics["dropped/rollouts_without_reward"] == 1  # a reward of an agent is not the rollout's
+    assert [row.reward for row in made.rows] == [1.0, 0.0]
+    own = batch(*both, credit=total, missing_reward=0.0, scale="none")
+    assert own.metrics["dropped/rewards"] == 0
+    assert [row.advantages[0] for row in own.rows] == pytest.approx([4.5 - 2.5, 3 - 2.5, 0 - 2.5])
 
 
 def test_failed_and_rewardless_rollouts_are_left_out_and_counted() -> None:

@@ -80,6 +80,10 @@ class LightningRL:
             training.exception()
             raise
         self._summary = {"policy": str(policy), "serve": f"vllm serve {policy}", "steps": self.settings.steps}
+        if manager.unused_rewards:
+            self._summary["rewards not learned from"] = (
+                f'{manager.unused_rewards} (credit="uniform" takes the last of a rollout)'
+            )
 
     def summary(self) -> Mapping[str, Any]:
         """Where the trained policy is and how to serve it."""

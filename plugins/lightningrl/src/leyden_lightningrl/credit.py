@@ -34,6 +34,14 @@ def credit_named(credit: str | Credit) -> Credit:
     raise ConfigError(f"unknown credit {credit!r}: use {' or '.join(map(repr, CREDITS))}, or a function")
 
 
+def unused_rewards(credit: Credit, episode: Episode) -> int:
+    """How many of the episode's rewards the scheme passes over: `uniform` knows the rollout's own (last) reward alone, not
+    the ones before it and not those of an agent, a span or a response. A function of the user's sees all of them."""
+    if credit is not uniform:
+        return 0
+    return len(episode.rewards) - (episode.reward is not None)
+
+
 def assign(credit: Credit, episode: Episode, transitions: Sequence[Transition], reward: float) -> list[float]:
     """Apply a credit scheme. Raises `InvalidInput` unless it gives one finite number per transition."""
     values = [float(value) for value in credit(episode, transitions, reward)]

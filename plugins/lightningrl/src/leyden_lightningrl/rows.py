@@ -12,7 +12,7 @@ from leyden.episode import Episode
 from leyden.trajectories import Trajectory, Transition, trajectories
 from leyden_lightningrl.advantage import advantages, has_variance
 from leyden_lightningrl.config import Settings
-from leyden_lightningrl.credit import assign, credit_named
+from leyden_lightningrl.credit import assign, credit_named, unused_rewards
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +95,7 @@ def make_batch(episodes: Sequence[Episode], settings: Settings, *, policy: str, 
         "train/rollouts": len(episodes),
         **{f"dropped/rollouts_{name}": counts[name] for name in ("failed", "without_reward", "without_calls")},
         "dropped/calls_stale": counts["stale"],
+        "dropped/rewards": sum(unused_rewards(credit, episode) for episode in episodes),
         "train/groups": len(groups),
         "train/groups_without_variance": equal,
         "dropped/groups_too_small": len(groups) - len(compared),

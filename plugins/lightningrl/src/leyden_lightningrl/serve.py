@@ -55,6 +55,7 @@ def served(
         trains=False,
         extra=arguments,
     )
+    server.reserve(port).close()  # before anything is made
     if log is None:
         handle, path = tempfile.mkstemp(prefix=f"leyden-{name}-", suffix=".log")
         os.close(handle)
@@ -94,6 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (LeydenError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    return 0
 
 
 if __name__ == "__main__":

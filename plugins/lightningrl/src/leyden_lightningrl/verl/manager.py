@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Mapping, Sequence
@@ -24,11 +25,17 @@ from leyden.types import Endpoint, Mode
 from leyden_lightningrl.config import Settings
 from leyden_lightningrl.rows import Batch, Row, make_batch, validation_metrics
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 NEUTRAL = {"top_p": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
 NEUTRAL_BODY = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Sampling must be from the model's own distribution, or the recorded log-probs are those of another policy."""
+
+
+TOO_LONG = ("maximum context length", "maximum model length")
+"""Parts of what vLLM says of a prompt that does not fit."""
 
 
 class Stopped(Exception):
@@ -44,6 +51,8 @@ class RolloutManager:
         self.addresses: Sequence[str] = ()
         self.batch = Batch(rows=(), metrics={})
         self.last_metrics: dict[str, float] = {}
+        self.unused_rewards = 0
+        """Rewards so far that the credit scheme passed over."""
         self.validations: dict[int, dict[str, float]] = {}
         self._rollout_seconds = 0.0
         self._stop = threading.Event()
@@ -73,11 +82,21 @@ class RolloutManager:
         episodes = self.await_(self._episodes(tasks, self.settings.group_size, "train", step - 1))
         self._rollout_seconds = time.perf_counter() - started
         self.batch = make_batch(episodes, self.settings, policy=self.policy, version=step - 1)
+        self._tell_unused(int(self.batch.metrics["dropped/rewards"]))
         if not self.batch.rows:
             raise RolloutsFailed(nothing_to_learn(step, self.batch.metrics))
         group_size = self.settings.group_size
         uid_of = {episodes[i * group_size].group: uid for i, uid in enumerate(uids)}
         write_rows(self.batch.rows, uid_of, step)
+
+    def _tell_unused(self, count: int) -> None:
+        if count and not self.unused_rewards:
+            logger.warning(
+                'credit="uniform" learns from the last reward of the whole rollout alone; %d others of this step (for an agent, '
+                "a span or a response, or replaced by a later one) teach nothing: give credit=<function> to use them",
+                count,
+            )
+        self.unused_rewards += count
 
     def validate(self, step: int) -> dict[str, float]:
         """Run every held-out set greedily (or at `val_temperature`) with the current weights; returns their metrics."""
@@ -141,9 +160,16 @@ class RolloutManager:
                 extra_body=NEUTRAL_BODY,
             )
             resources = await self.run.publish({self.policy: endpoint})
-            episodes = await self.run.rollout(
-                [tasks[i] for i in mine], n=n, mode=mode, resources=resources, timeout_s=self.settings.rollout_timeout_s
-            )
+            try:
+                episodes = await self.run.rollout(
+                    [tasks[i] for i in mine],
+                    n=n,
+                    mode=mode,
+                    resources=resources,
+                    timeout_s=self.settings.rollout_timeout_s,
+                )
+            except RolloutsFailed as error:
+                raise RolloutsFailed(f"{error}{remedy(str(error), self.settings)}") from None
             for position, i in enumerate(mine):
                 found[i] = episodes[position * n : (position + 1) * n]
 
@@ -172,11 +198,22 @@ VERL_TIMINGS = {
 }
 
 
+def remedy(reasons: str, settings: Settings) -> str:
+    """What to do about failures whose reasons say that a prompt was too long for the server; else nothing."""
+    if not any(text in reasons for text in TOO_LONG):
+        return ""
+    return (
+        f". The server's context is max_prompt_tokens + max_response_tokens = {settings.max_prompt_tokens} + "
+        f"{settings.max_response_tokens} tokens: raise max_prompt_tokens, or let the agent send less"
+    )
+
+
 def nothing_to_learn(step: int, metrics: Mapping[str, float]) -> str:
     """The message for a step without a single row."""
     reasons = {
         "dropped/rollouts_failed": "failed (see `leyden show` for the reason of each)",
-        "dropped/rollouts_without_reward": "got no reward: return a number from the rollout function or emit_reward(...)",
+        "dropped/rollouts_without_reward": "got no reward of their own: return a number from the rollout function or "
+        "emit_reward(...) without a target",
         "dropped/rollouts_without_calls": "made no call of a marked agent that could be recorded whole (see `leyden report`)",
         "dropped/groups_too_small": "groups had fewer than two usable rollouts",
     }

@@ -50,11 +50,8 @@ def reserve(port: int) -> socket.socket:
         held.bind(("127.0.0.1", port))
     except (OSError, OverflowError) as error:
         held.close()
-        why = (
-            "is in use by another program"
-            if getattr(error, "errno", None) == errno.EADDRINUSE
-            else f"cannot be used ({error})"
-        )
+        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = "is in use by another program" if taken else f"cannot be used ({error})"
         raise ServerError(f"port {port} {why}: choose another one, or 0 for one that is free") from None
     return held
 
@@ -162,7 +159,6 @@ class ServerProcess:
         self._thread.start()
         self._made.wait()
         if self._error is not None:
-            self._port.close()
             raise ServerError(f"the vLLM server could not be started: {self._error}") from self._error
         PROCESSES[self.address] = self
 
@@ -182,6 +178,7 @@ class ServerProcess:
                 )
         except BaseException as error:
             self._error = error
+            self._port.close()
             return
         finally:
             self._made.set()
