@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,20 @@ import pytest
 import leyden
 from leyden import agents, marks
 from leyden.algorithm import TrainingRun
-from leyden.errors import ConfigError, InvalidInput, LeydenError, MarkError, RolloutsFailed, StoreUnavailable
+from leyden.errors import (
+    ConfigError,
+    EndpointDown,
+    InvalidInput,
+    LeydenError,
+    MarkError,
+    RolloutsFailed,
+    StoreUnavailable,
+)
+from leyden.files import write_atomically
 from leyden.stores.memory import MemoryStore
-from leyden.training import TrainingResult
-from leyden.types import Prompt
+from leyden.training import Training, TrainingResult
+from leyden.training_settings import TrainingSettings
+from leyden.types import Endpoint, Prompt
 
 
 @pytest.fixture(autouse=True)
@@ -158,6 +170,111 @@ def test_the_algorithms_own_check_comes_before_anything_starts() -> None:
     with pytest.raises(ConfigError, match="2 tasks are not enough"):
         train(algorithm=Picky(), directory="run")
     assert not Path("run").exists()
+
+
+def test_a_check_that_fails_leaves_nothing_behind_and_a_directory_as_it_was() -> None:
+    class Picky(Grow):
+        def check(self, run: TrainingRun) -> None:
+            raise ConfigError("no")
+
+    with pytest.raises(ConfigError, match="no"):
+        train(algorithm=Picky())
+    assert not list(Path().iterdir())
+    Path("mine").mkdir()
+    with pytest.raises(ConfigError, match="no"):
+        train(algorithm=Picky(), directory="mine")
+    assert not list(Path("mine").iterdir())
+
+
+@pytest.mark.parametrize("where", ["file", "file/below", "/proc/none"])
+def test_a_directory_that_cannot_be_made_is_an_error_before_anything_starts(where: str) -> None:
+    Path("file").write_text("mine")
+    algorithm = Grow()
+    with pytest.raises(ConfigError, match=r"cannot be made or written.*give another one"):
+        train(algorithm=algorithm, directory=where)
+    assert algorithm.seen == []
+    assert Path("file").read_text() == "mine"
+
+
+def test_two_runs_at_once_in_one_directory_are_an_error(tmp_path: Path) -> None:
+    where = tmp_path / "run"
+    errors: list[str] = []
+
+    def again(step: int) -> None:
+        for resume in (False, True):
+            with pytest.raises(ConfigError) as caught:
+                Training(  # the same in another process, since the lock belongs to an open file
+                    solve, Grow(2), TrainingSettings(processes=0), tasks=[1.0, 2.0], val_tasks=None, app=None,
+                    directory=where, resume=resume, seed=0, command=None,
+                ).prepare()  # fmt: skip
+            errors.append(str(caught.value))
+
+    train(algorithm=Grow(2, again), directory=where)
+    assert ["holds a run already" in text for text in errors] == [True, False] * 2
+    assert ["another process is at work" in text for text in errors] == [False, True] * 2
+    train(algorithm=Grow(2), directory=where, resume=True)  # and free again afterwards
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.json"
+    write_atomically(path, "old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(path, "new")
+    assert [file.name for file in tmp_path.iterdir()] == ["state.json"]
+    assert path.read_text() == "old"
+
+
+class Served(Grow):
+    """Publishes an endpoint."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    async def run(self, run: TrainingRun) -> None:
+        await run.publish({"default": Endpoint(base_url=self.url, model="m")})
+        await run.rollout([1.0])
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://127.0.0.1:9/v1", r"policy 'default' is down, http://127.0.0.1:9/v1: nothing listens there"),
+        ("http://nowhere.invalid/v1", "there is no such host"),
+        ("127.0.0.1:9/v1", "unknown url type"),
+    ],
+)
+def test_an_endpoint_that_is_down_is_said_before_any_rollout(
+    url: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    ran: list[float] = []
+
+    async def rollout(task: float) -> float:
+        ran.append(task)
+        return 1.0
+
+    with pytest.raises(EndpointDown, match=message):
+        train(rollout, algorithm=Served(url))
+    assert not ran
+
+
+def test_an_endpoint_that_went_down_is_named_with_the_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    monkeypatch.setattr("leyden.reach.PROBE_S", 0.2)  # it listens and does not answer: that is no reason to stop
+
+    async def fails(task: float) -> float:
+        listening.close()
+        raise ConnectionError("Connection error.")
+
+    with pytest.raises(RolloutsFailed, match=rf"ConnectionError.*is down, http://127.0.0.1:{port}/v1.*start it again"):
+        train(fails, algorithm=Served(f"http://127.0.0.1:{port}/v1"))
 
 
 def test_all_rollouts_failing_ends_the_run_with_the_reasons() -> None:

@@ -39,6 +39,10 @@ class MissingTokenIds(RoutingError):
     """The policy's server answered without token ids or log-probs, so nothing could be trained on the answer."""
 
 
+class EndpointDown(LeydenError, ConnectionError):
+    """Nobody listens at a policy's endpoint."""
+
+
 class RolloutsFailed(LeydenError, RuntimeError):
     """Every rollout of a request failed, so there is nothing to learn from."""
 

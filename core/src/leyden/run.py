@@ -14,13 +14,14 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from leyden.episode import Episode
-from leyden.errors import ConfigError, InvalidInput, LeydenError, MarkError, RolloutsFailed
+from leyden.errors import ConfigError, EndpointDown, InvalidInput, LeydenError, MarkError, RolloutsFailed
 from leyden.files import read_json, write_atomically
 from leyden.metrics import MetricLog
+from leyden.reach import unreachable
 from leyden.report import CaptureReport
 from leyden.retrying import persistently
 from leyden.store import LightningStore
-from leyden.types import Attempt, Mark, Mode, Policy, Prompt, Resources, Retry, Rollout, RolloutRequest, Span
+from leyden.types import Attempt, Endpoint, Mark, Mode, Policy, Prompt, Resources, Retry, Rollout, RolloutRequest, Span
 
 OnFailed = Literal["drop", "keep", "retry"]
 
@@ -45,6 +46,7 @@ class StoreRun:
         timeout_s: float | None = None,
         max_attempts: int = 3,
         on_failed: OnFailed = "drop",
+        check_endpoints: bool = True,
     ) -> None:
         self.id, self.directory, self.seed, self.resumed = run_id, directory, seed, resumed
         self.tasks, self.val_tasks, self.marks = tasks, val_tasks, marks
@@ -58,6 +60,8 @@ class StoreRun:
         self._retry = Retry(max_attempts=max_attempts, on=outcomes)  # type: ignore[arg-type]
         self._published: Resources | None = None
         self._checked_calls = False
+        self._check_endpoints = check_endpoints
+        self._reached: set[str] = set()
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -103,6 +107,9 @@ class StoreRun:
         """
         requests = self._requests(tasks, n, mode, resources, timeout_s)
         store = self._store()
+        snapshot = resources or self._published
+        assert snapshot is not None
+        await self._reach(snapshot)
         rollouts = await persistently(lambda: store.enqueue(requests))
         ids = [rollout.id for rollout in rollouts]
         try:
@@ -113,7 +120,7 @@ class StoreRun:
         episodes = await self._episodes(ended)
         for episode in episodes:
             self.report.add_episode(episode)
-        self._check_failures(episodes)
+        await self._check_failures(episodes, snapshot)
         self._check_calls()
         if self._on_failed != "keep":
             episodes = [episode if episode.succeeded else _without_rewards(episode) for episode in episodes]
@@ -186,12 +193,28 @@ class StoreRun:
 
         return list(await asyncio.gather(*map(episode, rollouts)))
 
-    def _check_failures(self, episodes: Sequence[Episode]) -> None:
+    async def _reach(self, resources: Resources) -> None:
+        """Before the first rollouts on an endpoint: raise where nobody listens at it."""
+        new = {
+            name: policy
+            for name, policy in resources.policies.items()
+            if isinstance(policy, Endpoint) and policy.base_url not in self._reached
+        }
+        if not new or not self._check_endpoints:
+            return
+        down = await unreachable(new)
+        if down:
+            raise EndpointDown(f"{_listed(down)}. Start the server, or correct the base_url that is published")
+        self._reached |= {policy.base_url for policy in new.values()}
+
+    async def _check_failures(self, episodes: Sequence[Episode], resources: Resources) -> None:
         if any(episode.succeeded for episode in episodes):
             return
         reasons = Counter(episode.rollout.reason or episode.rollout.status for episode in episodes)
         told = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common(3))
         more = f"; and {len(reasons) - 3} other reasons" if len(reasons) > 3 else ""
+        down = await unreachable(resources.policies) if self._check_endpoints else {}
+        more += f". {_listed(down)}: start it again, and go on with the run" if down else ""
         raise RolloutsFailed(f"all {len(episodes)} rollouts failed, there is nothing to learn from: {told}{more}")
 
     def _check_calls(self) -> None:
@@ -234,6 +257,10 @@ class StoreRun:
     def load_state(self) -> dict[str, Any] | None:
         """See `TrainingRun.load_state`."""
         return read_json(self.directory / "state.json") if self.resumed else None
+
+
+def _listed(down: Mapping[str, str]) -> str:
+    return "; ".join(f"the endpoint of policy {name!r} is down, {why}" for name, why in down.items())
 
 
 def _without_rewards(episode: Episode) -> Episode:

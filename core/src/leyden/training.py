@@ -20,7 +20,7 @@ from leyden.plugins import instrument as instrument_now
 from leyden.report import CaptureReport
 from leyden.rollout_function import check_function, name_of
 from leyden.run import OnFailed, StoreRun
-from leyden.run_directory import default_directory, open_directory
+from leyden.run_directory import Lock, check_directory, default_directory, make_directory
 from leyden.runner import Runner
 from leyden.store import LightningStore
 from leyden.stores import open_store
@@ -78,6 +78,7 @@ class Training:
         self.directory = Path(directory) if directory is not None else default_directory(self._name())
         self.command = dict(command or {})
         self.interruption = Interruption()
+        self.lock: Lock | None = None
 
     def _name(self) -> str:
         try:
@@ -86,7 +87,7 @@ class Training:
             return name_of(self.function).rsplit(".", 1)[-1].strip("<>")
 
     def prepare(self) -> None:
-        """Make or check the run's directory, and let the algorithm check its settings."""
+        """Let the algorithm check its settings, and make the directory of a new run. An error leaves nothing behind."""
         described = {
             "function": name_of(self.function),
             "algorithm": algorithms.describe(self.algorithm),
@@ -95,9 +96,9 @@ class Training:
             "tasks": digest(self.tasks),
             "val_tasks": {name: digest(tasks) for name, tasks in self.val_tasks.items()},
         }
-        existed = self.directory.exists()
-        unchecked = {"store": self.settings.store if isinstance(self.settings.store, str) else None, **self.command}
-        run_id = open_directory(self.directory, described, resume=self.resume, unchecked=unchecked)
+        run_id = check_directory(self.directory, described, resume=self.resume)
+        if self.resume:  # what a killed process forked may take a moment to end
+            self.lock = Lock(self.directory, wait_s=3.0)
         self.metrics = MetricLog(self.directory, self.val_tasks)
         settings = self.settings
         self.run = StoreRun(
@@ -112,14 +113,16 @@ class Training:
             timeout_s=settings.timeout_s,
             max_attempts=settings.max_attempts,
             on_failed=settings.on_failed,
+            check_endpoints=not settings.external_runners,
         )
         try:
             getattr(self.algorithm, "check", lambda run: None)(self.run)
-        except BaseException:
             if not self.resume:
-                (self.directory / "run.json").unlink()
-                if not existed:
-                    self.directory.rmdir()
+                unchecked = {"store": settings.store if isinstance(settings.store, str) else None, **self.command}
+                self.lock = make_directory(self.directory, run_id, described, unchecked)
+        except BaseException:
+            if self.lock is not None:
+                self.lock.release()
             raise
 
     async def train(self) -> TrainingResult:
@@ -140,7 +143,7 @@ class Training:
             reason = f"{type(error).__name__}: {error}"
             raise
         finally:
-            summary = self._summarise(status, reason)
+            summary = self._end(status, reason)
         return TrainingResult(
             directory=self.directory,
             scores=summary["scores"],
@@ -162,6 +165,13 @@ class Training:
         marked = ", ".join(f"{mark.selector} → {mark.policy}" for mark in self.marks)
         verb = "resuming" if self.resume else "training"
         return f"{verb} {marked} with {type(self.algorithm).__name__} (tasks: {len(self.tasks)}{held_out}) in {self.directory}"
+
+    def _end(self, status: str, reason: str) -> dict[str, Any]:
+        try:
+            return self._summarise(status, reason)
+        finally:
+            if self.lock is not None:
+                self.lock.release()
 
     def _summarise(self, status: str, reason: str) -> dict[str, Any]:
         self.metrics.flush()
