@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from leyden.algorithm import TrainingRun
 from leyden.cli import main
 from leyden.cli.train import _task_sets
 from leyden.errors import ConfigError
+from leyden.stores import file_url, open_store
 from leyden.types import Prompt
 
 
@@ -103,6 +105,51 @@ def test_everything_can_be_exported(run: Path, capsys: pytest.CaptureFixture[str
     assert err == f"{count} {what} written\n"
     rows = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
     assert len(rows) == count
+
+
+@pytest.mark.parametrize("what", [("rollouts",), ("report",), ("export",), ("show", "x")])
+@pytest.mark.parametrize("store", ["none.db", "sqlite:///none.db", "none", "runs/none", "none/"])
+def test_a_store_that_is_missing_is_one_clear_line_and_is_not_made(
+    run: Path, capsys: pytest.CaptureFixture[str], what: tuple[str, ...], store: str
+) -> None:
+    code, out, err = command(capsys, *what, "--store", store)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"error: there is no store {store!r}: give ")
+    assert [path.name for path in Path().iterdir()] == ["runs"]
+
+
+@pytest.mark.parametrize("what", [("rollouts",), ("report",), ("export",)])
+def test_an_empty_store_is_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str], what: tuple[str, ...]) -> None:
+    async def make() -> None:
+        async with open_store(file_url(tmp_path / "empty.db")):
+            pass
+
+    asyncio.run(make())
+    code, _, _ = command(capsys, *what, "--store", str(tmp_path / "empty.db"))
+    assert code == 0
+
+
+@pytest.mark.parametrize("name", ["with space", "50%20off", "what?", "a#b", "a:b", "é 漢", "x=y"])
+def test_a_run_may_have_any_name(run: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    leyden.train(solve, tasks=["good"], algorithm=Once(), processes=0, directory=f"runs/{name}")
+    assert (run.parent / name / "store.db").is_file()
+    for store in (f"runs/{name}", f"runs/{name}/store.db", str(run.parent / name / "store.db")):
+        code, out, _ = command(capsys, "rollouts", "--store", store)
+        assert (code, out.splitlines()[-1]) == (0, "2 of 2 rollouts")
+
+
+def test_a_resumed_run_finds_the_store_that_it_was_started_with(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"tasks": ["good"], "algorithm": Once(), "processes": 0, "directory": run.parent / "two"}
+    leyden.train(solve, store="sqlite:///mine.db", **given)
+    elsewhere = run.parent / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    leyden.train(solve, resume=True, **given)
+    assert not (run.parent / "two" / "store.db").exists()
+    _, out, _ = command(capsys, "rollouts", "--store", str(run.parent / "two"))
+    assert out.splitlines()[-1] == "4 of 4 rollouts"
 
 
 def test_an_unknown_rollout_is_one_clear_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

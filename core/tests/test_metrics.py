@@ -33,6 +33,13 @@ def test_metrics_go_to_a_file_and_one_line_per_step_to_the_console(tmp_path: Pat
     assert second.startswith("step 2/2  train/reward 1  ")
 
 
+def test_a_console_without_the_characters_gets_others(tmp_path: Path) -> None:
+    raw = io.BytesIO()
+    with io.TextIOWrapper(raw, encoding="latin-1") as stream:
+        MetricLog(tmp_path, stream=stream).say("training writer → défaut")
+        assert raw.getvalue() == "training writer ? défaut\n".encode("latin-1")
+
+
 def test_time_left_is_told_after_the_second_step(tmp_path: Path) -> None:
     stream = io.StringIO()
     log = MetricLog(tmp_path, stream=stream)

@@ -122,8 +122,40 @@ def test_the_pin(monkeypatch: pytest.MonkeyPatch, pin: str, expected: list[str])
 @pytest.mark.usefixtures("installed")
 def test_a_pinned_plugin_that_is_not_installed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEYDEN_PLUGINS", "goood")
-    with pytest.raises(PluginError, match=r"'goood', which is not installed .*good.*pip install"):
-        Plugins().load()
+    made = Plugins()
+    for _ in range(2):  # the second try must not go on without it
+        with pytest.raises(PluginError, match=r"'goood', which is not installed .*good.*pip install"):
+            made.load()
+
+
+def test_answers_of_the_wrong_kind_are_reported_and_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Wrong:
+        @hookimpl
+        def leyden_info(self) -> Any:
+            return "wrong"
+
+        @hookimpl
+        def leyden_discover(self, target: object) -> Any:
+            return 3
+
+        @hookimpl
+        def leyden_commands(self) -> Any:
+            return [len]
+
+        @hookimpl
+        def leyden_doctor(self) -> Any:
+            return [None]
+
+    monkeypatch.setenv("LEYDEN_PLUGINS", "")
+    made = Plugins()
+    made.load()
+    made.register("wrong", Wrong())
+    assert (made.info(), made.discover(3), made.commands(), made.doctor()) == ({}, [], [], [])
+    hooks = ("info", "discover", "commands", "doctor")
+    assert made.errors == {f"wrong.leyden_{hook}": 1 for hook in hooks}
+    assert len(caplog.records) == 4
 
 
 def test_a_misspelt_hook_is_an_error() -> None:

@@ -65,10 +65,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(folder: Path, command: Sequence[str], **environment: str) -> subprocess.Popen[str]:
+def start(
+    folder: Path, command: Sequence[str], *, cwd: Path | None = None, **environment: str
+) -> subprocess.Popen[str]:
     env = {**os.environ, "LEYDEN_PLUGINS": "", "LOADS": str(folder / "loads"), "PYTHONUNBUFFERED": "1", **environment}
     return subprocess.Popen(
-        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=cwd or folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
 
 
@@ -99,7 +107,9 @@ def test_the_command_trains_the_function_of_a_file_that_trains_itself(folder: Pa
     entry.write_text("from leyden.cli import main\nmain()\n")
     _installed_algorithm(folder)
     command = [sys.executable, str(entry), "train", "train.py:solve", "--train", "writer", "--tasks", "tasks.jsonl"]
-    code, out, err = finish(start(folder, [*command, "--algorithm", "grow", "--set", "steps=2", "--directory", "mine"]))
+    code, out, err = finish(
+        start(folder, [*command, "--algorithm", "grow", "--set", "steps=2", "--directory", "mine", "--seed", "3"])
+    )
     assert (code, err) == (0, "")
     assert "step 2/2  train/reward 4" in out
     assert "after train" not in out
@@ -110,9 +120,71 @@ def test_the_command_trains_the_function_of_a_file_that_trains_itself(folder: Pa
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith("error: algorithm 'grow' has no setting 'step'. Did you mean 'steps'?")
 
-    code, out, err = finish(start(folder, [sys.executable, str(entry), "train", "--resume", "mine"]))
+    elsewhere = folder / "else where"
+    elsewhere.mkdir()
+    mine = str(folder / "mine")
+    code, out, err = finish(start(folder, [sys.executable, str(entry), "train", "--resume", mine], cwd=elsewhere))
     assert (code, err) == (0, "")  # everything is taken from the run; there is nothing left to do
     assert "resuming writer" in out
+    assert not list(elsewhere.iterdir())
+    code, out, err = finish(start(folder, [sys.executable, str(entry), "train", "--resume", mine, "--set", "steps=3"]))
+    assert code == 2
+    assert "steps: the run has 2, now it is 3" in err
+
+
+def test_neighbours_that_are_named_like_the_standard_library_do_no_harm(folder: Path) -> None:
+    (folder / "leyden_entry.py").write_text("from leyden.cli import main\nmain()\n")
+    _installed_algorithm(folder)
+    mine = folder / "mine"
+    mine.mkdir()
+    for name in ("queue", "select", "random", "signal", "csv", "asyncio"):
+        (mine / f"{name}.py").write_text("raise RuntimeError('the wrong module')\n")
+    (mine / "string.py").write_text(SCRIPT.replace("from grow import Grow", "from helping import Grow"))  # and its own
+    (mine / "helping.py").write_text(GROW)
+    command = [
+        sys.executable,
+        str(folder / "leyden_entry.py"),
+        "train",
+        "mine/string.py:solve",
+        "--tasks",
+        "tasks.jsonl",
+    ]
+    code, out, err = finish(start(folder, [*command, "--algorithm", "grow", "--set", "steps=2"]))
+    assert (code, err) == (0, "")
+    assert "step 2/2" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "import nothing_like_it",
+            "ModuleNotFoundError: No module named 'nothing_like_it' (at broken.py:1 in <module>)",
+        ),
+        ("x = = 1", "SyntaxError: invalid syntax (broken.py, line 1)"),
+        ("1 / 0", "ZeroDivisionError: division by zero (at broken.py:1 in <module>)"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_is_one_line_with_the_place(folder: Path, text: str, message: str) -> None:
+    (folder / "broken.py").write_text(text + "\n")
+    command = [
+        sys.executable,
+        "-c",
+        "from leyden.cli import main; main()",
+        "train",
+        "broken.py:solve",
+        "--tasks",
+        "tasks.jsonl",
+    ]
+    code, out, err = finish(start(folder, command))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err == f"error: {folder / 'broken.py'} cannot be loaded: {message}\n"
+
+
+def test_a_terminal_of_another_encoding_gets_no_traceback(folder: Path) -> None:
+    code, out, err = finish(start(folder, [sys.executable, "train.py"], PYTHONIOENCODING="ascii"))
+    assert (code, err) == (0, "")
+    assert "training writer ? default" in out
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -23,6 +23,7 @@ def file(folder: Path, name: str, text: str) -> Path:
         ("a.json", '[1, {"q": 2}]', [1, {"q": 2}]),
         ("a.csv", 'q,a\n"one, two",3\n', [{"q": "one, two", "a": "3"}]),
         ("a.txt", "one\n\n two \n", ["one", "two"]),
+        ("a.txt", "one\u2028line\x0b\n", ["one\u2028line"]),
     ],
 )
 def test_files_are_read_by_their_ending(tmp_path: Path, name: str, text: str, tasks: list[Any]) -> None:
@@ -38,6 +39,13 @@ def test_files_are_read_by_their_ending(tmp_path: Path, name: str, text: str, ta
         ("a.json", "[1,\n2", "line 2"),
         ("a.csv", "q,a\n1,2\n3\n", "line 3"),
         ("a.csv", "q,a\n1,2,3\n", "line 2"),
+        ("a.csv", "q,q\n1,2\n", "names a column twice"),
+        ("a.csv", "q,a\n1," + 200_000 * "x", "line 1: not CSV .field larger"),
+        ("a.jsonl", '1\n{"q": "\\ud800"}', "line 2 cannot be kept"),
+        ("a.jsonl", "1\n" + 30 * "9", "line 2 cannot be kept"),
+        ("a.jsonl", "1\n" + 5000 * "9", "line 2: cannot be read"),
+        ("a.jsonl", "1\n" + 100_000 * "[", "line 2: cannot be read"),
+        ("a.json", "[1, " + 30 * "9" + "]", "task 2 cannot be kept"),
         ("a.parquet", "x", "tasks are read from .jsonl"),
     ],
 )
@@ -53,8 +61,11 @@ def test_a_missing_file_an_empty_list_and_a_task_that_is_no_json_are_errors(tmp_
         load_tasks(tmp_path / "none.jsonl")
     with pytest.raises(InvalidInput, match="holds no tasks"):
         load_tasks([])
-    with pytest.raises(InvalidInput, match=r"tasks\[1\] cannot be written as JSON"):
+    with pytest.raises(InvalidInput, match=r"tasks\[1\] cannot be kept"):
         load_tasks([1, object()])
+    for wrong in ({"q": 1}, 3):
+        with pytest.raises(InvalidInput, match=r"give a path to a .jsonl file, or a list"):
+            load_tasks(wrong)  # type: ignore[arg-type]
     bad = tmp_path / "latin.txt"
     bad.write_bytes(b"caf\xe9")
     with pytest.raises(InvalidInput, match="not UTF-8"):

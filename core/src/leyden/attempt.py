@@ -167,7 +167,7 @@ def record_exception(error: BaseException) -> None:
 
 def describe(error: BaseException) -> str:
     """One line for a reason: type, message, and the place in the user's code."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_HERE)]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((_HERE, "<frozen "))]
     where = f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:600]}{where}" if text else f"{type(error).__name__}{where}"

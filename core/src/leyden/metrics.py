@@ -80,6 +80,7 @@ class MetricLog:
     def status(self, text: str) -> None:
         """Show a passing line on a terminal; nothing elsewhere."""
         if self._tty:
+            text = self._shown_text(text)
             width = max(len(self._status), len(text))
             self._stream.write("\r" + text.ljust(width) + "\r")
             self._stream.flush()
@@ -90,7 +91,12 @@ class MetricLog:
         if self._status:
             self._stream.write("\r" + " " * len(self._status) + "\r")
             self._status = ""
-        print(text, file=self._stream, flush=True)
+        print(self._shown_text(text), file=self._stream, flush=True)
+
+    def _shown_text(self, text: str) -> str:
+        """`text` in the characters that the console has."""
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        return text.encode(encoding, "replace").decode(encoding)
 
     def flush(self) -> None:
         """Print the line of the current step, if there is something to say."""

@@ -11,7 +11,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pluggy
 
@@ -21,6 +21,8 @@ from leyden.scope import current_agent
 from leyden.types import Span
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 GROUP = "leyden.plugins"
 
@@ -44,7 +46,6 @@ class Plugins:
         with self._lock:
             if self._loaded:
                 return
-            self._loaded = True
             points = {point.name: point for point in importlib.metadata.entry_points(group=GROUP)}
             pinned = os.environ.get("LEYDEN_PLUGINS")
             names = list(points) if pinned is None else [name.strip() for name in pinned.split(",") if name.strip()]
@@ -54,6 +55,8 @@ class Plugins:
                         f"LEYDEN_PLUGINS names {name!r}, which is not installed (installed: {', '.join(points) or 'none'}); "
                         f"pip install leyden-{name} or take it out of LEYDEN_PLUGINS"
                     )
+            self._loaded = True
+            for name in names:
                 try:
                     self.register(name, points[name].load())
                 except Exception as error:
@@ -90,10 +93,29 @@ class Plugins:
             if answer is not None:
                 yield implementation.plugin_name, answer
 
+    def _items(self, hook: str, kind: type[T], **arguments: Any) -> Iterator[tuple[str, T]]:
+        """Every item of the lists that `hook` is answered with; an answer that is no list of `kind` is reported and left out."""
+        for name, answer in self._each(hook, **arguments):
+            try:
+                items = list(answer)
+                wrong = [item for item in items if not isinstance(item, kind)]
+                if wrong:
+                    raise TypeError(f"{hook} must give a list of {kind.__name__}, it gave {wrong[0]!r:.80}")
+            except Exception as error:
+                self._report(name, hook, error)
+                continue
+            yield from ((name, item) for item in items)
+
     def info(self) -> dict[str, PluginInfo]:
         """What is loaded, by plugin name."""
         self.load()
-        return dict(self._each("leyden_info"))
+        found = {}
+        for name, answer in self._each("leyden_info"):
+            if isinstance(answer, PluginInfo):
+                found[name] = answer
+            else:
+                self._report(name, "leyden_info", TypeError(f"leyden_info must give a PluginInfo, not {answer!r:.80}"))
+        return found
 
     def instrument(self) -> None:
         """Install every plugin's hooks. Twice is once."""
@@ -136,7 +158,7 @@ class Plugins:
     def discover(self, target: object) -> list[AgentInfo]:
         """The agents that any adapter finds in `target`."""
         self.load()
-        return [agent for _, agents in self._each("leyden_discover", target=target) for agent in agents]
+        return [agent for _, agent in self._items("leyden_discover", AgentInfo, target=target)]
 
     def span(self, span: Span) -> None:
         """Show a finished span to every plugin that looks at spans."""
@@ -154,12 +176,14 @@ class Plugins:
     def commands(self) -> list[Any]:
         """`click` commands of all plugins."""
         self.load()
-        return [command for _, commands in self._each("leyden_commands") for command in commands]
+        import click
+
+        return [command for _, command in self._items("leyden_commands", click.Command)]
 
     def doctor(self) -> list[Check]:
         """Checks of all plugins, and one failed check for each plugin that did not load."""
         self.load()
-        checks = [check for _, found in self._each("leyden_doctor") for check in found]
+        checks = [check for _, check in self._items("leyden_doctor", Check)]
         broken = [
             Check(name=f"plugin {name}", ok=False, detail=reason, remedy=f"pip install --upgrade leyden-{name}")
             for name, reason in self.failed.items()

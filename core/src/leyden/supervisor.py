@@ -26,8 +26,17 @@ from leyden import worker
 
 logger = logging.getLogger(__name__)
 
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[3]); from leyden.worker import main; main()"
-"""The import path goes on the command line: in the environment it would reach the agent's own child processes."""
+_BOOT = """
+import json, sys
+path = json.loads(sys.argv[3])
+own = set(sys.path[1:])
+sys.path[:] = [folder for folder in path if folder in own] + [folder for folder in path if folder not in own]
+from leyden.worker import main
+sys.path[:] = path
+main()
+"""
+"""The import path goes on the command line: in the environment it would reach the agent's own child processes. The worker
+itself is imported past the user's folders, whose `queue.py` or `select.py` would stand in for the standard library's."""
 
 MAX_STARTS = 5
 """So many starts in a row that end before the worker is ready are given up."""

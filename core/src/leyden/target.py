@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -124,7 +125,7 @@ def _load_file(file: str, stopped: list[ModuleType]) -> ModuleType:
     name = path.stem if path.stem.isidentifier() and _is_free(path.stem, path) else f"leyden_target_{path.stem}"
     folder = str(path.parent)
     if folder not in sys.path:
-        sys.path.insert(0, folder)
+        sys.path.insert(_behind_the_standard_library(), folder)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{file} is not a Python file")
@@ -139,6 +140,13 @@ def _load_file(file: str, stopped: list[ModuleType]) -> ModuleType:
         _FILES.pop(name, None)
         raise
     return module
+
+
+def _behind_the_standard_library() -> int:
+    """The place in the import path for a user's folder: a `queue.py` in it must not stand in for the standard library's."""
+    own = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
+    places = [place for place, folder in enumerate(sys.path) if folder in own or Path(folder).name == "lib-dynload"]
+    return places[-1] + 1 if places else 0
 
 
 def _is_free(name: str, path: Path) -> bool:

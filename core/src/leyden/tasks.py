@@ -10,6 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from leyden.errors import InvalidInput
 
 Tasks = str | PathLike[str] | Iterable[Any]
@@ -37,9 +39,11 @@ def load_tasks(source: Tasks, what: str = "tasks") -> list[Any]:
             raise InvalidInput(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8")
         where = str(path)
     else:
+        if isinstance(source, Mapping) or not isinstance(source, Iterable):
+            raise InvalidInput(f"{what} is a {type(source).__name__}; give a path to a .jsonl file, or a list of tasks")
         tasks, where = list(source), f"the list of {what}"
         for index, task in enumerate(tasks):
-            _check_json(task, f"{what}[{index}]")
+            _check(task, f"{what}[{index}]")
     if not tasks:
         raise InvalidInput(f"{where} holds no tasks; there is nothing to run the agent on")
     return tasks
@@ -63,11 +67,14 @@ def digest(tasks: Sequence[Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _check_json(task: Any, what: str) -> None:
+def _check(task: Any, what: str) -> Any:
+    """`task`, if it comes back from a store as it is. Raises `InvalidInput` with the place of one that does not."""
     try:
         json.dumps(task)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{what} cannot be written as JSON ({error}); a task is a number, text, a list or a dict")
+        msgspec.msgpack.encode(task)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidInput(f"{what} cannot be kept ({error}); a task is a number, text, a list or a dict of these")
+    return task
 
 
 def _json_lines(path: Path) -> list[Any]:
@@ -76,10 +83,15 @@ def _json_lines(path: Path) -> list[Any]:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
+            where = f"{path}, line {number}"
             try:
-                tasks.append(json.loads(line))
+                tasks.append(_check(json.loads(line), where))
             except json.JSONDecodeError as error:
-                raise InvalidInput(f"{path}, line {number}: not a JSON value ({error.msg} at column {error.colno})")
+                raise InvalidInput(f"{where}: not a JSON value ({error.msg} at column {error.colno})")
+            except InvalidInput:
+                raise
+            except (ValueError, RecursionError) as error:
+                raise InvalidInput(f"{where}: cannot be read ({error})")
     return tasks
 
 
@@ -88,26 +100,35 @@ def _json(path: Path) -> list[Any]:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
         raise InvalidInput(f"{path}, line {error.lineno}: not JSON ({error.msg} at column {error.colno})")
+    except RecursionError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error})")
     if not isinstance(value, list):
         raise InvalidInput(
             f"{path} holds a {type(value).__name__}; tasks are a JSON list, or one value per line in .jsonl"
         )
-    return value
+    return [_check(task, f"{path}, task {number}") for number, task in enumerate(value, 1)]
 
 
 def _csv(path: Path) -> list[Any]:
     tasks = []
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.DictReader(file)
-        for row in rows:
-            if None in row or None in row.values():
-                raise InvalidInput(f"{path}, line {rows.line_num}: not as many fields as the header has")
-            tasks.append(dict(row))
+        try:
+            names = rows.fieldnames or ()
+            if len(set(names)) < len(names):
+                raise InvalidInput(f"{path}: the header names a column twice ({', '.join(names)})")
+            for row in rows:
+                if None in row or None in row.values():
+                    raise InvalidInput(f"{path}, line {rows.line_num}: not as many fields as the header has")
+                tasks.append(dict(row))
+        except csv.Error as error:
+            raise InvalidInput(f"{path}, line {rows.line_num}: not CSV ({error})")
     return tasks
 
 
 def _text(path: Path) -> list[Any]:
-    return [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    with path.open(encoding="utf-8-sig") as lines:  # not splitlines(): it also splits at characters within a line
+        return [line.strip() for line in lines if line.strip()]
 
 
 _READERS: dict[str, Callable[[Path], list[Any]]] = {".jsonl": _json_lines, ".json": _json, ".csv": _csv, ".txt": _text}

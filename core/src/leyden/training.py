@@ -20,10 +20,10 @@ from leyden.plugins import instrument as instrument_now
 from leyden.report import CaptureReport
 from leyden.rollout_function import check_function, name_of
 from leyden.run import OnFailed, StoreRun
-from leyden.run_directory import Lock, check_directory, default_directory, make_directory
+from leyden.run_directory import Lock, check_directory, default_directory, make_directory, read_run
 from leyden.runner import Runner
 from leyden.store import LightningStore
-from leyden.stores import open_store
+from leyden.stores import absolute, file_url, open_store
 from leyden.summary import summarise
 from leyden.tasks import Tasks, digest, load_task_sets, load_tasks
 from leyden.training_settings import TrainingSettings
@@ -118,7 +118,8 @@ class Training:
         try:
             getattr(self.algorithm, "check", lambda run: None)(self.run)
             if not self.resume:
-                unchecked = {"store": settings.store if isinstance(settings.store, str) else None, **self.command}
+                store = absolute(settings.store) if isinstance(settings.store, str) else None
+                unchecked = {"store": store, **self.command}
                 self.lock = make_directory(self.directory, run_id, described, unchecked)
         except BaseException:
             if self.lock is not None:
@@ -189,11 +190,13 @@ class Training:
     @asynccontextmanager
     async def _store(self) -> AsyncIterator[LightningStore]:
         given = self.settings.store
+        if given is None and self.resume:
+            given = read_run(self.directory).get("store")
         if given is not None and not isinstance(given, str):
             yield given  # the caller's to close
             return
         async with AsyncExitStack() as stack:
-            url = given or f"sqlite:///{(self.directory / 'store.db').absolute()}"
+            url = given or file_url(self.directory / "store.db")
             if self.settings.processes and not self.settings.external_runners and self.settings.method == "fork":
                 await self._start_workers(stack, url)  # before the store is opened here: see leyden.supervisor
                 yield await stack.enter_async_context(open_store(url))

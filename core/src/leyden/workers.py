@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from leyden import worker
 from leyden.errors import ConfigError, LeydenError
 from leyden.rollout_function import check_function
-from leyden.stores import scheme_of
+from leyden.stores import absolute, scheme_of
 from leyden.supervisor import Supervisor
 from leyden.target import Target, load, target_of
 from leyden.types import Mode
@@ -71,7 +71,7 @@ class Workers:
             check_function(function)
             target = target_of(function)  # type: ignore[arg-type]
         self._settings = worker.WorkerSettings(
-            store=_absolute(store),
+            store=absolute(store),
             supervisor=os.getpid(),
             target=None if method == "fork" else target,
             concurrency=concurrency,
@@ -186,12 +186,3 @@ class Workers:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
-
-
-def _absolute(store: str) -> str:
-    """The same store for a process with another working directory (no worker changes it, but an agent might)."""
-    if store.endswith(".db") and ":" not in store:
-        return f"sqlite:///{os.path.abspath(store)}"
-    if store.startswith("sqlite:///") and not store.startswith("sqlite:////"):
-        return f"sqlite:///{os.path.abspath(store.removeprefix('sqlite:///'))}"
-    return store

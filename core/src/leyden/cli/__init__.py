@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import logging
 import os
 import sys
@@ -15,6 +17,9 @@ from leyden.cli.health import doctor, plugins
 from leyden.cli.inspect import export, report, rollouts, show
 from leyden.cli.train import runner, train
 from leyden.errors import LeydenError
+
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+"""Errors of a disk that is full or must not be written, which are not ours and need no traceback."""
 
 
 class Commands(click.Group):
@@ -50,6 +55,9 @@ for command in (train, runner, rollouts, show, report, export, plugins, doctor):
 
 def main(arguments: Sequence[str] | None = None) -> Any:
     """Entry point of the `leyden` script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal of another encoding gets "?", not a traceback
+            stream.reconfigure(errors="replace")
     try:
         code = cli.main(args=None if arguments is None else list(arguments), prog_name="leyden", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -67,3 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     except BrokenPipeError:  # `leyden rollouts | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        click.echo(f"error: {error.filename or 'a file of the run'} cannot be written: {error.strerror}", err=True)
+        sys.exit(2)

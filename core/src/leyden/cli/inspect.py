@@ -42,11 +42,12 @@ def store_url(where: str | None) -> str:
 
         url = read_run(path).get("store")
         return str(url) if url else store_url(str(path / "store.db"))
-    if where.endswith(".db") and ":" not in where:
-        if not path.is_file():
-            raise ConfigError(f"there is no store {where!r}")
-        return f"sqlite:///{path.absolute()}"
-    return where
+    from leyden.stores import absolute, file_of, scheme_of
+
+    file = file_of(where)
+    if (file is not None and not file.is_file()) or not scheme_of(where):  # looking at one must not make it
+        raise ConfigError(f"there is no store {where!r}: give a URL, a .db file or the directory of a run")
+    return absolute(where)
 
 
 def _with_store(where: str | None, work: Callable[[LightningStore], Awaitable[T]]) -> T:

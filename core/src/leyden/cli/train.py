@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from leyden.errors import ConfigError
+from leyden.errors import ConfigError, LeydenError
+
+if TYPE_CHECKING:
+    from leyden.target import Target
+
+logger = logging.getLogger(__name__)
+
+OPTIONS = ("seed", "store", "processes", "concurrency", "method", "timeout", "max_attempts", "on_failed", "no_runner")
+"""Options that say how to run; a resumed run keeps those that it was started with."""
 
 COMMAND = "command"
 """Key of `run.json` under which `leyden train` keeps what it was given, for `--resume`."""
@@ -49,7 +61,8 @@ def train(target: str | None, **given: Any) -> None:
     from leyden import algorithms, marks
     from leyden.config import parse_assignments
     from leyden.run_directory import read_run
-    from leyden.target import load, parse_target
+    from leyden.stores import absolute
+    from leyden.target import parse_target
     from leyden.training import train as start
 
     resume: Path | None = given["resume"]
@@ -58,41 +71,72 @@ def train(target: str | None, **given: Any) -> None:
             f"--resume {resume} and --directory {given['directory']} name two directories; give --resume alone"
         )
     command = {
-        "target": target,
+        "target": target and _target(target),
         "train": list(given["marked"]),
-        "tasks": given["tasks"],
-        "val_tasks": list(given["val_tasks"]),
+        "tasks": given["tasks"] and os.path.abspath(given["tasks"]),
+        "val_tasks": {name: os.path.abspath(path) for name, path in _task_sets(list(given["val_tasks"])).items()},
         "algorithm": given["algorithm"],
         "settings": _settings(parse_assignments(given["settings"]), given["model"]),
+        "options": {name: given[name] for name in OPTIONS if _was_given(name) or resume is None},
     }
+    if "store" in command["options"] and given["store"]:
+        command["options"]["store"] = absolute(given["store"])
     if resume is not None:
-        before = read_run(resume).get(COMMAND, {})
-        command = {key: value or before.get(key) for key, value in command.items()}
+        command = _with_what_was_given_before(command, read_run(resume).get(COMMAND, {}))
     for key, name in (("target", "TARGET (file.py:function)"), ("tasks", "--tasks FILE")):
         if not command[key]:
             raise ConfigError(f"leyden train needs {name}")
-    function = load(parse_target(command["target"]))
+    function = _load(parse_target(command["target"]))
     for mark in command["train"]:
         selector, _, policy = mark.partition("=")
         marks.registry.add(selector, policy or "default")
+    how = {name: given[name] for name in OPTIONS} | command["options"]
     start(
         function,
         tasks=command["tasks"],
-        val_tasks=_task_sets(command["val_tasks"]) or None,
-        algorithm=algorithms.make(command["algorithm"], command["settings"] or {}),
+        val_tasks=command["val_tasks"] or None,
+        algorithm=algorithms.make(command["algorithm"], command["settings"]),
         directory=resume or given["directory"],
         resume=resume is not None,
-        seed=given["seed"],
-        store=given["store"],
-        processes=given["processes"],
-        concurrency=given["concurrency"],
-        method=given["method"],
-        timeout_s=given["timeout"] or None,
-        max_attempts=given["max_attempts"],
-        on_failed=given["on_failed"],
-        external_runners=given["no_runner"],
+        timeout_s=how.pop("timeout") or None,
+        external_runners=how.pop("no_runner"),
         command={COMMAND: command},
+        **how,
     )
+
+
+def _load(where: Target) -> Callable[..., Any]:
+    """The function, with whatever the user's file raises as one line that names the place; `-v` shows the traceback."""
+    from leyden.attempt import describe
+    from leyden.target import load
+
+    try:
+        return load(where)
+    except LeydenError:
+        raise
+    except Exception as error:
+        logger.info("the traceback of %s", where, exc_info=error)
+        raise ConfigError(f"{where.file or where.module} cannot be loaded: {describe(error)}") from error
+
+
+def _was_given(option: str) -> bool:
+    return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
+
+
+def _with_what_was_given_before(command: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """`command`, completed by what the run was started with; of settings and options each one by itself."""
+    merged = {key: value or before.get(key, value) for key, value in command.items()}
+    for key in ("settings", "options"):
+        merged[key] = {**(before.get(key) or {}), **command[key]}
+    return merged
+
+
+def _target(text: str) -> str:
+    """The target as it can be found from any folder."""
+    from leyden.target import parse_target
+
+    where = parse_target(text)
+    return str(where) if where.attribute or where.module else str(where.file)
 
 
 def _settings(settings: dict[str, Any], model: str | None) -> dict[str, Any]:
@@ -100,6 +144,9 @@ def _settings(settings: dict[str, Any], model: str | None) -> dict[str, Any]:
         raise ConfigError(
             f"--model {model} and --set model={settings['model']} contradict each other; give one of them"
         )
+    name = settings.get("model")
+    if isinstance(name, str) and Path(name).is_dir():  # so that the run can be resumed from any folder
+        settings["model"] = os.path.abspath(name)
     return settings
 
 
@@ -126,12 +173,12 @@ def _task_sets(texts: list[str] | None) -> dict[str, str]:
 )
 def runner(target: str, store: str, processes: int, concurrency: int, method: str, lease: float) -> None:
     """Run the function TARGET (file.py:function) on what a store hands out, until Ctrl-C."""
-    from leyden.target import load, parse_target
+    from leyden.target import parse_target
     from leyden.workers import Workers
 
     where = parse_target(target)
     if not where.attribute or method == "spawn":
-        load(where)  # say now what every worker would say
+        _load(where)  # say now what every worker would say
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     workers = Workers(

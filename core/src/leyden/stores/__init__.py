@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from importlib.metadata import EntryPoint, entry_points
+from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote
 
 from leyden.errors import ConfigError, PluginError
 from leyden.store import LightningStore
@@ -54,11 +57,32 @@ def open_store(url: str) -> Opening:
 def scheme_of(url: str) -> str:
     """The scheme that decides which store opens `url`."""
     scheme, colon, _ = url.partition(":")
-    if not colon:
+    if not colon or "/" in scheme:  # a path, perhaps with a colon in one of its names
         return "sqlite" if url.endswith(".db") else url if url == "memory" else ""
     if len(scheme) == 1:  # a drive letter
         return "sqlite" if url.endswith(".db") else ""
     return scheme.lower()
+
+
+def file_url(path: str | PathLike[str]) -> str:
+    """The URL of the SQLite store in a file, whatever characters its path has, for processes in other folders too."""
+    return f"sqlite:///{quote(Path(path).absolute().as_posix(), safe='/ :')}"
+
+
+def file_of(url: str) -> Path | None:
+    """The file of an SQLite store's URL (or bare path), None for other stores. Raises `ConfigError` for a bad URL."""
+    if scheme_of(url) != "sqlite":
+        return None
+    from leyden.stores.sqlite import parse
+
+    return parse(url)[0]
+
+
+def absolute(url: str) -> str:
+    """The same store for a process in another folder."""
+    file = file_of(url)
+    _, question, query = url.partition("?") if url.startswith("sqlite:") else (url, "", "")
+    return url if file is None else f"{file_url(file)}{question}{query}"
 
 
 def check_url(url: str) -> None:

@@ -46,14 +46,17 @@ async def open_store(url: str) -> SQLiteStore:
     `?synchronous=full` makes every acknowledged write survive a loss of power too. The default, `normal`, survives the
     death of any process (`kill -9` included); a loss of power may take the last moments, but never damages the file.
     """
-    path, synchronous = _parse(url)
+    path, synchronous = parse(url)
     return await SQLiteStore.open(path, synchronous=synchronous)
 
 
-def _parse(url: str) -> tuple[Path, str]:
+def parse(url: str) -> tuple[Path, str]:
+    """The file and the value of `synchronous` in a URL or a bare path. Raises `ConfigError` for a bad URL."""
     where, _, query = url.partition("?")
-    name = where
-    if where.startswith("sqlite:"):
+    name = url
+    if not where.startswith("sqlite:"):
+        query = ""
+    else:
         if not where.startswith("sqlite:///") or len(where) == len("sqlite:///"):
             raise ConfigError(
                 f"{url!r} names no file: use sqlite:///relative/path.db or sqlite:////absolute/path.db ('memory:' for none)"
