@@ -17,6 +17,7 @@ SETTINGS: dict[str, Any] = {
     "zero_variance": "keep",
     "max_prompt_tokens": 320,
     "max_response_tokens": 16,
+    "server_kv_bytes": 256 << 20,
     "val_every": 6,
 }
 
