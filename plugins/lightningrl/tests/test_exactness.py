@@ -247,6 +247,8 @@ def test_tree_and_plain_rows_have_the_same_gradients(
 ) -> None:
     import torch
 
+    from leyden_lightningrl.verl.cpu.tree_attention import BLOCK
+
     rows = make_rows()
     model = tied_model if tied else tiny_model
     gradients = []
@@ -273,6 +275,8 @@ def test_tree_and_plain_rows_have_the_same_gradients(
             engine.forward_backward_batch(batch, loss_function=partial(ppo_loss, config=actor))
             gradients.append({name: p.grad.full_tensor().clone() for name, p in engine.module.named_parameters()})
         if prefix_tree:
+            assert engine.blockwise
+            assert 2 * BLOCK > engine.tree_nodes > BLOCK  # more than one block
             assert engine.tree_nodes < engine.tree_tokens / 3
     tree, plain = gradients
     assert tree.keys() == plain.keys()

@@ -7,19 +7,23 @@ trained token. Forward and backward are the plain rows' (up to rounding), at the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
+
+from leyden_lightningrl.verl.cpu.tree_attention import NAME, make_blocks
 
 
 @dataclass(frozen=True)
 class PrefixTree:
     """Token trie of some rows.
 
-    tokens, depths: (N,) ids and 0-based depths of the nodes, parents before children. ancestors: (N, N) bool, True where
+    tokens, depths: (N,) ids and 0-based depths of the nodes, depth first. ancestors: (N, N) bool, True where
     the column's node is the row's node or above it. sources: (S,) nodes whose logits are needed. For each of the M trained
     tokens: source (index into sources), target (the token), slot (its place in the flat output, verl's convention: the
     log-prob of token t stands at t - 1).
@@ -44,8 +48,10 @@ def build_tree(rows: Sequence[Sequence[int]], trained: Sequence[Sequence[int]]) 
     source: list[int] = []
     target: list[int] = []
     slot: list[int] = []
-    offset = 0
-    for ids, positions in zip(rows, trained, strict=True):
+    offsets = [0, *itertools.accumulate(map(len, rows))]
+    # Sorted rows make a depth-first tree: a node's neighbours share its ancestors, which the attention lives on.
+    for row in sorted(range(len(rows)), key=lambda row: tuple(rows[row])):
+        ids, positions, offset = rows[row], trained[row], offsets[row]
         path: list[int] = []
         node = -1
         for depth in range(positions[-1] if positions else 0):  # the last trained token is predicted, never read
@@ -60,7 +66,6 @@ def build_tree(rows: Sequence[Sequence[int]], trained: Sequence[Sequence[int]]) 
             source.append(sources.setdefault(path[position - 1], len(sources)))
             target.append(ids[position])
             slot.append(offset + position - 1)
-        offset += len(ids)
     if not tokens:  # nothing is trained here; one node keeps the forward pass (and FSDP's collectives) going
         tokens, depths, parents, sources = [rows[0][0]], [0], [-1], {0: 0}
     ancestors = torch.zeros(len(tokens), len(tokens), dtype=torch.bool)
@@ -105,10 +110,20 @@ class PrefixTreeMixin:
     """
 
     prefix_tree: bool = True
+    blockwise: bool = False
+    """Whether the model's attention is that of `tree_attention`."""
     tree_tokens: int = 0
     """Tokens of the rows seen since the start."""
     tree_nodes: int = 0
     """Nodes computed for them."""
+
+    def _build_module(self) -> Any:
+        """verl's model, with the attention over the tree where the model lets it be chosen."""
+        module = super()._build_module()  # type: ignore[misc]
+        if getattr(module, "_supports_sdpa", False) and getattr(module, "_supports_attention_backend", True):
+            module.set_attn_implementation(NAME)
+            self.blockwise = True
+        return module
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> tuple[dict[str, object], dict[str, object]]:
         if not self.prefix_tree:
@@ -117,12 +132,14 @@ class PrefixTreeMixin:
         tree = build_tree(rows, trained_positions(micro_batch))
         self.tree_tokens += sum(map(len, rows))
         self.tree_nodes += len(tree.tokens)
-        inputs = {
+        inputs: dict[str, object] = {
             "input_ids": tree.tokens[None],
             "position_ids": tree.depths[None],
             "attention_mask": tree.ancestors[None, None],
             "logits_to_keep": tree.sources,
         }
+        if self.blockwise:
+            inputs["tree_blocks"] = make_blocks(tree.ancestors)
         return inputs, {"tree": tree, "temperature": one_temperature(micro_batch)}
 
     def prepare_model_outputs(
