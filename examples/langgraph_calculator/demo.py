@@ -84,8 +84,10 @@ def train(options: argparse.Namespace, seed: int, base: Path, url: str) -> dict[
     command += ["--val-tasks", f"val={data / 'val.jsonl'}", "--val-tasks", f"phrasings={data / 'phrasings.jsonl'}"]
     command += ["--algorithm", "lightningrl", "--model", str(base), "--seed", str(seed), "--directory", str(directory)]
     command += ["--concurrency", "80"]
-    for setting in [*(f"{key}={json.dumps(value)}" for key, value in settings.items()), *options.set]:
-        command += ["--set", setting]
+    texts = {key: json.dumps(value) for key, value in settings.items()}
+    texts |= {key: value for key, _, value in (setting.partition("=") for setting in options.set)}
+    for key, value in texts.items():
+        command += ["--set", f"{key}={value}"]
     environment = os.environ | {"BASE_URL": url, "BASE_MODEL": "base"}
     print("$", " ".join(command[1:]), flush=True)
     started = time.monotonic()
