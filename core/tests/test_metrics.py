@@ -33,6 +33,14 @@ def test_metrics_go_to_a_file_and_one_line_per_step_to_the_console(tmp_path: Pat
     assert second.startswith("step 2/2  train/reward 1  ")
 
 
+def test_lines_that_are_no_metrics_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "time": 2, "a": 1}\n{}\n[]\n"x"\n{"step": null}\n{"st')
+    log = MetricLog(tmp_path, stream=io.StringIO())
+    assert log.history == [(1, {"a": 1})]
+    log.log({"a": 2}, 2)
+    assert MetricLog(tmp_path, stream=io.StringIO()).history == [(1, {"a": 1}), (2, {"a": 2})]
+
+
 def test_a_console_without_the_characters_gets_others(tmp_path: Path) -> None:
     raw = io.BytesIO()
     with io.TextIOWrapper(raw, encoding="latin-1") as stream:

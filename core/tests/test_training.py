@@ -144,6 +144,9 @@ def bad_reward(task: float) -> float:
         ({"resume": True, "directory": "nowhere"}, ConfigError, "holds no run"),
         ({"function": 3}, ConfigError, "not a function"),
         ({"store": "mongodb://x"}, ConfigError, "no store takes"),
+        ({"store": f"sqlite:///{__file__}"}, ConfigError, "is not a Leyden store"),
+        ({"store": f"sqlite:///{Path(__file__).parent}"}, ConfigError, "is not a Leyden store"),
+        ({"timeout_s": float("nan")}, ConfigError, "seconds above 0"),
     ],
 )
 def test_what_cannot_work_is_an_error_before_anything_starts(
@@ -170,6 +173,20 @@ def test_the_algorithms_own_check_comes_before_anything_starts() -> None:
     with pytest.raises(ConfigError, match="2 tasks are not enough"):
         train(algorithm=Picky(), directory="run")
     assert not Path("run").exists()
+
+
+def test_a_full_disk_at_the_end_does_not_hide_why_the_run_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("leyden.training.summarise", full)
+    with pytest.raises(RolloutsFailed, match="must be a finite number"):
+        train(bad_reward)
+    assert "the summary cannot be written to runs/" in capsys.readouterr().out
+    with pytest.raises(OSError, match="No space left"):  # nothing else went wrong: this is the error
+        train()
 
 
 def test_a_check_that_fails_leaves_nothing_behind_and_a_directory_as_it_was() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 
@@ -38,6 +40,7 @@ def cancelled_by_signals(interruption: Interruption) -> Iterator[None]:
             raise KeyboardInterrupt
         interruption.signal = number
         loop.call_soon_threadsafe(task.cancel)
+        loop.call_soon_threadsafe(partial(print, "stopping; Ctrl-C again ends at once", file=sys.stderr, flush=True))
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -46,10 +46,10 @@ class MetricLog:
             for line in text.splitlines():
                 try:
                     row = json.loads(line)
-                except json.JSONDecodeError:  # the last line of a killed process
+                    step, seconds = int(row.pop("step")), float(row.pop("time", seconds))
+                except (ValueError, TypeError, KeyError, AttributeError):  # cut off by a kill or by a full disk
                     continue
-                seconds = float(row.pop("time", seconds))
-                self.history.append((int(row.pop("step")), row))
+                self.history.append((step, row))
         return seconds
 
     @property

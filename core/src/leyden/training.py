@@ -170,6 +170,13 @@ class Training:
     def _end(self, status: str, reason: str) -> dict[str, Any]:
         try:
             return self._summarise(status, reason)
+        except OSError as error:  # a full disk: it must not hide why the run ended
+            self.metrics.say(
+                f"{status}: {reason or 'all steps are done'}; the summary cannot be written to {self.directory} ({error})"
+            )
+            if status == "finished":
+                raise
+            return {}
         finally:
             if self.lock is not None:
                 self.lock.release()

@@ -35,7 +35,7 @@ class TrainingSettings(Struct, frozen=True):
             raise ConfigError(f"train(): {error}")
         if self.processes < 0 or self.concurrency < 1 or self.max_attempts < 1:
             raise ConfigError("train(): processes must be 0 or more, concurrency and max_attempts 1 or more")
-        if self.lease_s <= 0 or (self.timeout_s is not None and self.timeout_s <= 0):
+        if not self.lease_s > 0 or not (self.timeout_s is None or self.timeout_s > 0):  # so written, NaN is refused too
             raise ConfigError("train(): lease_s and timeout_s are seconds above 0 (timeout_s=None sets no limit)")
         if isinstance(self.store, str):
             check_url(self.store)

@@ -86,8 +86,16 @@ def absolute(url: str) -> str:
 
 
 def check_url(url: str) -> None:
-    """Raise what `open_store` would raise for a URL that no installed store takes; opens nothing."""
+    """Raise what `open_store` would raise for a URL that no installed store takes, or for a file that is no store; opens
+    nothing."""
     _opener(url)
+    file = file_of(url)
+    if file is None or not file.exists():
+        return
+    from leyden.stores.sqlite import is_sqlite
+
+    if not is_sqlite(file):
+        raise ConfigError(f"{file} is not a Leyden store (nor any SQLite file): name another file, or move it away")
 
 
 def _opener(url: str) -> Opener:

@@ -8,9 +8,10 @@ rollout servers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leyden.algorithm import TrainingRun
 from leyden.errors import ConfigError, InvalidInput
@@ -20,6 +21,8 @@ from leyden_lightningrl.config import make_settings
 
 if TYPE_CHECKING:
     from leyden_lightningrl.verl.launch import Plan
+
+T = TypeVar("T")
 
 
 class LightningRL:
@@ -71,11 +74,13 @@ class LightningRL:
 
         served = "policy" if plan.device == "cpu" else str(folder)
         manager = RolloutManager(run, self.settings, policy=run.policies[0], model=served)
-        training = asyncio.ensure_future(asyncio.to_thread(launch.train, plan, manager))
+        training = in_thread(lambda: launch.train(plan, manager))
         try:
             policy = await asyncio.shield(training)
         except asyncio.CancelledError:
             manager.stop()
+            if not manager.addresses:
+                in_thread(launch.give_up_starting)
             await asyncio.wait([training])  # the trainer ends its servers and workers itself
             training.exception()
             raise
@@ -117,3 +122,25 @@ class LightningRL:
             self.settings, device=plan.device, model=model, directory=run.directory, tasks=plan.tasks, seed=plan.seed
         )
         return plan
+
+
+def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Run `work` in a daemon thread: unlike one of an executor's, it does not hold up a process that wants to end."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def body() -> None:
+        settle: Callable[[], object]
+        try:
+            value = work()
+            settle = lambda: done.cancelled() or done.set_result(value)  # noqa: E731
+        except BaseException as caught:
+            error = caught
+            settle = lambda: done.cancelled() or done.set_exception(error)  # noqa: E731
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:
+            pass  # the loop has ended: nobody waits any more
+
+    threading.Thread(target=body, name="leyden-verl", daemon=True).start()
+    return done

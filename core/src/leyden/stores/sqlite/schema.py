@@ -128,6 +128,15 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
+def is_sqlite(path: Path) -> bool:
+    """Whether a file is SQLite's, or empty, by its first bytes (https://sqlite.org/fileformat.html, 1.3.1)."""
+    try:
+        with path.open("rb") as file:
+            return file.read(16) in (b"", b"SQLite format 3\0")
+    except OSError:  # opening it will say why
+        return not path.is_dir()
+
+
 def _check(connection: sqlite3.Connection, path: Path) -> None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     empty = connection.execute("SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]

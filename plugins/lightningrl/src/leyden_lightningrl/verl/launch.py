@@ -122,6 +122,7 @@ def train_with(plan: Plan, manager: RolloutManager) -> Path:
         if not plan.validates:
             config.trainer.test_freq = -1
         check_config(config)
+        manager.check_stopped()
         stack.enter_context(ray_and_queue(plan, config, environment))
         return run_trainer(plan, manager, config)
 
@@ -180,6 +181,12 @@ def servers(plan: Plan) -> Iterator[list[str]]:
     finally:
         for process in started:
             process.stop()
+
+
+def give_up_starting() -> None:
+    """End the servers, so that whoever waits for them to come up hears of it now."""
+    for process in list(server.PROCESSES.values()):
+        process.stop()
 
 
 @contextmanager

@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -126,8 +125,12 @@ class RolloutManager:
         self.loop.call_soon_threadsafe(self.run.progress, step, self.settings.steps)
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """Hand metrics to the run, in its own thread."""
-        self.loop.call_soon_threadsafe(partial(self.run.log, dict(metrics), step=step))
+        """Hand metrics to the run, in its own thread. What goes wrong there (a full disk) is raised here."""
+
+        async def work() -> None:
+            self.run.log(dict(metrics), step=step)
+
+        self.await_(work())
 
     def await_(self, work: Awaitable[T]) -> T:
         """Run `work` in the event loop and wait for it here. Raises `Stopped` once the run is cancelled."""
