@@ -195,6 +195,7 @@ def test_ctrl_c_ends_cleanly_and_the_run_goes_on_later(folder: Path, number: sig
     code, out, err = finish(process)
     assert code == 128 + number
     assert "Traceback" not in err
+    assert "stopping; Ctrl-C again ends at once" in err
     assert "stopped; go on with" in err
     assert "stopped after" in out
     assert json.loads((folder / "run" / "summary.json").read_text())["status"] == "stopped"
@@ -266,6 +267,8 @@ def test_an_error_of_the_command_is_one_line(folder: Path) -> None:
         (["show", "x", "--store", "nowhere.db"], "error: there is no store 'nowhere.db'"),
         (["rollouts"], "error: there is no run in runs/"),
         (["runner", "train.py:solve", "--store", "memory:"], "error: a store in memory cannot be shared"),
+        (["runner", "train.py:solve", "--store", "nowhere"], "error: no store takes 'nowhere'"),
+        (["runner", "train.py:solve", "--store", "."], "error: . holds no run"),
     ]:
         code, out, err = finish(start(folder, [*command, *arguments]))
         assert (code, out) == (2, "")

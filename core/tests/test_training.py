@@ -391,6 +391,16 @@ def test_failed_rollouts_are_tried_again_if_the_user_says_so() -> None:
     assert [(episode.reward, episode.rollout.attempts) for episode in algorithm.episodes] == [(1.0, 2), (1.0, 2)]
 
 
+def test_marks_that_cannot_be_checked_yet_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train()
+    assert "checked after the first rollouts" not in capsys.readouterr().out
+    monkeypatch.setattr(agents, "_DECLARED", {})
+    train()
+    assert "the marks are checked after the first rollouts" in capsys.readouterr().out
+
+
 def test_marked_agents_that_make_no_call_end_the_run_after_the_first_batch() -> None:
     async def no_call(task: float) -> float:
         return 1.0

@@ -130,6 +130,8 @@ class Training:
         """Run the algorithm to its end; whatever happens, end the workers, close the store and write the summary."""
         status, reason = "failed", "ended by an error outside the algorithm"
         self.metrics.say(self._first_line())
+        if not self.agents:
+            self.metrics.say("no agent is known before it runs, so the marks are checked after the first rollouts")
         try:
             with cancelled_by_signals(self.interruption):
                 await self._run()

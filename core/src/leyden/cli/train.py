@@ -173,10 +173,15 @@ def _task_sets(texts: list[str] | None) -> dict[str, str]:
 )
 def runner(target: str, store: str, processes: int, concurrency: int, method: str, lease: float) -> None:
     """Run the function TARGET (file.py:function) on what a store hands out, until Ctrl-C."""
+    from leyden.cli.inspect import store_url
+    from leyden.stores import check_url
     from leyden.target import parse_target
     from leyden.workers import Workers
 
     where = parse_target(target)
+    if Path(store).is_dir():
+        store = store_url(store)
+    check_url(store)
     if not where.attribute or method == "spawn":
         _load(where)  # say now what every worker would say
     stop = threading.Event()

@@ -8,6 +8,7 @@ rollout servers.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -129,18 +130,22 @@ def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(value)  # type: ignore[arg-type]
+
     def body() -> None:
-        settle: Callable[[], object]
+        value, error = None, None
         try:
             value = work()
-            settle = lambda: done.cancelled() or done.set_result(value)  # noqa: E731
         except BaseException as caught:
             error = caught
-            settle = lambda: done.cancelled() or done.set_exception(error)  # noqa: E731
-        try:
-            loop.call_soon_threadsafe(settle)
-        except RuntimeError:
-            pass  # the loop has ended: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            loop.call_soon_threadsafe(settle, value, error)
 
     threading.Thread(target=body, name="leyden-verl", daemon=True).start()
     return done
