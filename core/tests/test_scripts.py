@@ -66,8 +66,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def start(
-    folder: Path, command: Sequence[str], *, cwd: Path | None = None, **environment: str
+    folder: Path, command: Sequence[str], *, cwd: Path | None = None, background: bool = False, **environment: str
 ) -> subprocess.Popen[str]:
+    """`background`: with SIGINT ignored, as a shell without job control starts its background jobs."""
     env = {**os.environ, "LEYDEN_PLUGINS": "", "LOADS": str(folder / "loads"), "PYTHONUNBUFFERED": "1", **environment}
     return subprocess.Popen(
         command,
@@ -77,11 +78,17 @@ def start(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN if background else signal.SIG_DFL),
     )
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=120)
+    try:
+        out, err = process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # its own session: one failure must not become those of later tests
+        process.communicate()
+        raise
     return process.returncode, out, err
 
 
@@ -276,11 +283,13 @@ def test_an_error_of_the_command_is_one_line(folder: Path) -> None:
         assert err.count("\n") == 1
 
 
-def test_runners_elsewhere_do_the_work_of_a_run_and_end_by_ctrl_c(folder: Path) -> None:
+@pytest.mark.parametrize("background", [False, True])
+def test_runners_elsewhere_do_the_work_of_a_run_and_end_by_ctrl_c(folder: Path, background: bool) -> None:
     (folder / "agent.py").write_text(SCRIPT.split("leyden.declare")[0])
     leyden = [sys.executable, "-c", "from leyden.cli import main; main()"]
     store = f"sqlite:///{folder / 'shared.db'}"
-    runner = start(folder, [*leyden, "runner", "agent.py:solve", "--store", store, "--processes", "2"])
+    runners = [*leyden, "runner", "agent.py:solve", "--store", store, "--processes", "2"]
+    runner = start(folder, runners, background=background)
     read_until(runner, "running agent.py:solve")
     script = SCRIPT.replace('directory="run"', f'directory="run", store={store!r}, external_runners=True')
     (folder / "train.py").write_text(script)

@@ -185,7 +185,8 @@ def runner(target: str, store: str, processes: int, concurrency: int, method: st
     if not where.attribute or method == "spawn":
         _load(where)  # say now what every worker would say
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs with SIGINT ignored
+        signal.signal(number, lambda *_: stop.set())
     workers = Workers(
         where,
         store,
@@ -196,10 +197,7 @@ def runner(target: str, store: str, processes: int, concurrency: int, method: st
     )
     with workers:
         click.echo(f"running {target} for {store} in {processes} processes; Ctrl-C ends it")
-        try:
-            while not stop.wait(0.5):
-                workers.check()
-        except KeyboardInterrupt:
-            stop.set()
+        while not stop.wait(0.5):
+            workers.check()
         click.echo("stopping: unfinished rollouts go back to the queue", err=True)
     sys.exit(0)
