@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,6 +51,24 @@ def test_prompts_that_are_too_long_name_the_setting(reason: str, remedy: str) ->
 
     with pytest.raises(RolloutsFailed, match=remedy):
         asyncio.run(run())
+
+
+def test_a_server_that_died_is_named_with_the_failures(tmp_path: Path) -> None:
+    from leyden_lightningrl.verl.cpu import server
+
+    log = tmp_path / "vllm-0.log"
+    died = server.ServerProcess([sys.executable, "-c", "import sys; sys.exit(7)"], server.free_port(), log, {})
+    assert died.process is not None
+    died.process.wait()
+
+    async def run() -> None:
+        await (await manager_of("Connection error."))._episodes([1, 2], 1, "train", 0)
+
+    try:
+        with pytest.raises(RolloutsFailed, match=rf"The vLLM server ended with status 7: {log} says why"):
+            asyncio.run(run())
+    finally:
+        died.stop()
 
 
 def test_rewards_that_teach_nothing_are_told_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:

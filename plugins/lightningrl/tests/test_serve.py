@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leyden_lightningrl import serve
+from leyden_lightningrl.verl.cpu import server
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +44,24 @@ def test_a_port_in_use(
         f"error: port {port} is in use by another program: choose another one, or 0 for one that is free\n"
     )
     assert not list(logs.iterdir())
+
+
+def test_a_server_that_ends_by_itself_ends_the_command(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers_once = (
+        "import http.server, sys\n"
+        "class Handler(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self): self.send_response(200); self.end_headers()\n"
+        "http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), Handler).handle_request()\n"
+        "print('out of memory', flush=True); sys.exit(7)\n"
+    )
+    monkeypatch.setattr(server, "server_command", lambda _, port, **__: [sys.executable, "-c", answers_once, str(port)])
+    assert serve.main([model, "--port", "0"]) == 2
+    out, err = capsys.readouterr()
+    assert out.startswith("serving ")
+    assert err.startswith("error: the vLLM server ended with status 7.")
+    assert "out of memory" in err
 
 
 def test_a_folder_that_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

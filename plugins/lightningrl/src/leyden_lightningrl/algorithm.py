@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -85,7 +86,11 @@ class LightningRL:
             await asyncio.wait([training])  # the trainer ends its servers and workers itself
             training.exception()
             raise
-        self._summary = {"policy": str(policy), "serve": f"vllm serve {policy}", "steps": self.settings.steps}
+        self._summary = {
+            "policy": str(policy),
+            "serve": f"vllm serve {shlex.quote(str(policy))}",
+            "steps": self.settings.steps,
+        }
         if manager.unused_rewards:
             self._summary["rewards not learned from"] = (
                 f'{manager.unused_rewards} (credit="uniform" takes the last of a rollout)'

@@ -10,11 +10,11 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from leyden.errors import LeydenError
 from leyden_lightningrl import models
@@ -78,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--context", type=int, default=2048, help="context length in tokens")
     parser.add_argument("--kv-bytes", type=int, default=256 << 20, help="size of the key-value cache")
     options = parser.parse_args(arguments)
+    from leyden_lightningrl.verl.cpu import server
 
     def end(*_: Any) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -91,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.model, name=options.name, port=options.port, context=options.context, kv_bytes=options.kv_bytes
         ) as url:
             print(f"serving {options.model} as {options.name!r} at {url}; Ctrl-C ends it", flush=True)
-            threading.Event().wait()
+            server.PROCESSES[urlsplit(url).netloc].wait_ended()
     except (LeydenError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

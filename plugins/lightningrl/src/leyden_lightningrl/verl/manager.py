@@ -23,6 +23,7 @@ from leyden.errors import RolloutsFailed
 from leyden.types import Endpoint, Mode
 from leyden_lightningrl.config import Settings
 from leyden_lightningrl.rows import Batch, Row, make_batch, validation_metrics
+from leyden_lightningrl.verl.cpu.server import PROCESSES
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +173,7 @@ class RolloutManager:
                     timeout_s=self.settings.rollout_timeout_s,
                 )
             except RolloutsFailed as error:
-                raise RolloutsFailed(f"{error}{remedy(str(error), self.settings)}") from None
+                raise RolloutsFailed(f"{error}{remedy(str(error), self.settings)}{dead_servers()}") from None
             for position, i in enumerate(mine):
                 found[i] = episodes[position * n : (position + 1) * n]
 
@@ -208,6 +209,15 @@ def remedy(reasons: str, settings: Settings) -> str:
     return (
         f". The server's context is max_prompt_tokens + max_response_tokens = {settings.max_prompt_tokens} + "
         f"{settings.max_response_tokens} tokens: raise max_prompt_tokens, or let the agent send less"
+    )
+
+
+def dead_servers() -> str:
+    """A sentence for each of our servers that has ended, with the place of its log."""
+    return "".join(
+        f". The vLLM server ended with status {process.ended}: {process.log} says why"
+        for process in PROCESSES.values()
+        if process.ended is not None
     )
 
 

@@ -192,8 +192,8 @@ class ServerProcess:
     def wait_healthy(self, timeout: float = 600) -> float:
         """Block until the server answers; returns the seconds since its start. Raises `ServerError` if it dies."""
         while time.monotonic() - self.started < timeout:
-            if self.process is not None and self.process.poll() is not None:
-                raise ServerError(f"the vLLM server ended with status {self.process.returncode}.\n{self.log_tail()}")
+            if self.ended is not None:
+                self.wait_ended()
             try:
                 call(self.address, "/health", method="GET", timeout=5)
                 self._port.close()
@@ -201,6 +201,17 @@ class ServerProcess:
             except (OSError, ServerError):
                 self._thread.join(0.25)
         raise ServerError(f"the vLLM server was not ready after {timeout:.0f} s.\n{self.log_tail()}")
+
+    @property
+    def ended(self) -> int | None:
+        """The server's exit status, None while it runs."""
+        return None if self.process is None else self.process.poll()
+
+    def wait_ended(self) -> None:
+        """Block until the server ends by itself, then raise `ServerError`."""
+        assert self.process is not None
+        self.process.wait()
+        raise ServerError(f"the vLLM server ended with status {self.process.returncode}.\n{self.log_tail()}")
 
     def log_tail(self, lines: int = 15) -> str:
         """The last lines of the server's log, and where the rest is."""
