@@ -79,9 +79,10 @@ def tooling(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("package", [nox.param(package, id=name) for name, package in packages().items()])
-def types(session: nox.Session, package: Package) -> None:
+@nox.parametrize("name", [nox.param(name, id=name) for name in packages()])
+def types(session: nox.Session, name: str) -> None:
     """mypy --strict on one package's sources, with its framework at the newest supported version."""
+    package = packages()[name]
     install(session, package, "latest", "mypy", *TOOLS)  # leyden.testing is built on the test tools
     session.run("mypy", "--config-file", str(ROOT / "pyproject.toml"), str(package.source))
 
@@ -103,27 +104,27 @@ def install(session: nox.Session, package: Package, end: str, *more: str) -> Non
 
 @nox.session
 @nox.parametrize(
-    ["package", "end"],
+    ["name", "end"],  # plain values: nox writes them into its report
     [
-        nox.param(package, end, id=name if end == "latest" else f"{name}, oldest")
+        nox.param(name, end, id=name if end == "latest" else f"{name}, oldest")
         for name, package in packages().items()
         for end in ends(package)
     ],
 )
-def tests(session: nox.Session, package: Package, end: str) -> None:
+def tests(session: nox.Session, name: str, end: str) -> None:
     """One package's own tests, without torch, vLLM or verl."""
+    package = packages()[name]
     install(session, package, end, *TOOLS)
     pytest(session, str(package.tests), "-m", "not heavy")
 
 
 @nox.session
-@nox.parametrize(
-    "folder", [nox.param(folder, id=name) for name, folder in examples().items()] or [nox.param(None, id="-")]
-)
-def example(session: nox.Session, folder: Path | None) -> None:
+@nox.parametrize("name", [nox.param(name, id=name) for name in examples()] or [nox.param("", id="-")])
+def example(session: nox.Session, name: str) -> None:
     """One example's tests, in an environment made from its own requirements.txt."""
-    if folder is None:
+    if not name:
         session.skip("no example has a requirements.txt")
+    folder = examples()[name]
     needs = resolve(read_requirements(folder / "requirements.txt"))
     session.install(*pins("tools"), *pins("latest"), *needs.editable, *map(str, needs.outside), *TOOLS)
     pytest(session, str(folder), "-m", "not heavy")
@@ -141,9 +142,10 @@ def wheels(session: nox.Session) -> None:
 
 
 @nox.session(requires=["wheels"])
-@nox.parametrize("package", [nox.param(package, id=name) for name, package in packages().items()])
-def import_only(session: nox.Session, package: Package) -> None:
+@nox.parametrize("name", [nox.param(name, id=name) for name in packages()])
+def import_only(session: nox.Session, name: str) -> None:
     """One package's wheel in an environment of its own: complete, and importable without any framework."""
+    package = packages()[name]
     needs = package.needs
     built = [str(next(WHEELS.glob(f"{local.module}-*.whl"))) for local in needs.local]
     session.install(*pins("tools"), *built, "pytest", "pytest-asyncio")
