@@ -7,7 +7,7 @@ SETTINGS: dict[str, Any] = {
     "group_size": 4,
     "steps": 12,
     "learning_rate": 2e-5,
-    # Late in the run the policy is nearly certain; steps of full size then flip it between two operators and back.
+    # At a constant rate late steps seemed to flip operators back and forth; decay was chosen for that, not compared.
     "lr_schedule": "cosine",
     "verl": {"actor_rollout_ref.actor.optim.min_lr_ratio": 0.1},
     # Against the whole step, not the own group alone: a group that is wrong throughout still unlearns its wrong answer,
