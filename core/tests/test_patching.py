@@ -37,15 +37,27 @@ def test_functions_and_methods_are_replaced_and_put_back(framework: Any) -> None
     originals = framework.add, framework.Tool.run
     installed = patches("add", "Tool.run")
     remove = installed.install()
-    installed.install()
     assert framework.add(1, 2) == 6
     assert framework.Tool().run(5) == 10
     remove()
     assert (framework.add, framework.Tool.run) == originals
-    installed.install()
+    remove_again = installed.install()
     assert framework.add(1, 2) == 6
-    remove()
+    remove_again()
     assert (framework.add, framework.Tool.run) == originals
+
+
+def test_the_originals_come_back_with_the_last_user(framework: Any) -> None:
+    original = framework.add
+    installed = patches("add")
+    first, second = installed.install(), installed.install()
+    assert framework.add(1, 2) == 6
+    first()
+    first()
+    assert framework.add(1, 2) == 6
+    second()
+    assert framework.add is original
+    assert not installed.active
 
 
 async def test_a_replacement_looks_like_its_original(framework: Any) -> None:

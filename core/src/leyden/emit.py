@@ -77,7 +77,7 @@ def emit_exception(error: BaseException) -> None:
 
 def _instant(kind: SpanKind, name: str, value: Any) -> None:
     given = {attributes.KIND: kind, attributes.VALUE: tracing.json_text(value)}
-    tracing.tracer().start_span(name, attributes=given).end()
+    tracing.tracer().start_span(name, attributes=tracing.shown(given)).end()
 
 
 def span(name: str, **given: Any) -> AbstractContextManager[trace.Span]:

@@ -75,10 +75,12 @@ class LeydenSpec:
         """The agents inside `target` (a graph, a crew, a team), or None if it is not this framework's."""
 
     @hookspec(firstresult=True)
-    def leyden_bind(self, target: object, agent: str, endpoint: Endpoint) -> object | None:
-        """Swap the model object of `agent` inside `target` for one that speaks to `endpoint`; returns the new target.
+    def leyden_bind(self, model: object, endpoint: Endpoint) -> object | None:
+        """A model object of this framework that stands in for `model` and speaks chat completions to `endpoint`.
 
-        Only for clients that the transport cannot reach.
+        Asked by `leyden.binding.bound` where a marked agent's own model object is not on the `openai` SDK. It is called with
+        the same arguments as `model` would be, so the conversation's content stays what it was. Build it on the framework's
+        own OpenAI class: the transport then routes and records its calls. None for a model of another framework.
         """
 
     @hookspec(firstresult=True)

@@ -13,6 +13,8 @@ from typing import Any
 
 from opentelemetry import trace
 
+from leyden import observation
+from leyden.observation import ObservedLeaf
 from leyden.scope import AttemptScope
 from leyden.types import LLMCall, Span, SpanKind
 
@@ -25,6 +27,14 @@ def random_id(size: int) -> int:
         found = int.from_bytes(os.urandom(size), "big")
         if found:
             return found
+
+
+def open_leaf(scope: AttemptScope, name: str, kind: SpanKind, agent: str) -> Leaf | ObservedLeaf:
+    """A leaf span of an attempt, or of an application that is only observed."""
+    observer = observation.current()
+    if observer is not None and scope is observer.scope:
+        return ObservedLeaf(observer, name, kind, agent)
+    return Leaf(scope, name, kind, agent)
 
 
 class Leaf:

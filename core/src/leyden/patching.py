@@ -56,31 +56,54 @@ class Patches:
     patches: Sequence[Patch]
     missing: list[str] = field(default_factory=list)
     """Symbols that the installed version of the framework does not have."""
-    active: bool = False
+    users: int = 0
+    """Who has installed the patches and not yet taken them out: a plugin, an OpenTelemetry instrumentor, or both."""
     _applied: list[_Applied] = field(default_factory=list)
     _hooked: set[str] = field(default_factory=set)
     _warned: bool = False
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
+    @property
+    def active(self) -> bool:
+        """Whether somebody uses the patches."""
+        return self.users > 0
+
     def install(self) -> Callable[[], None]:
-        """Apply every patch whose module is imported, and the others when it is. Returns `remove`. Twice is once."""
+        """Apply every patch whose module is imported, and the others when it is.
+
+        Applied once however often it is called. Returns what takes this one use back; with the last use the originals
+        are put back.
+        """
         with self._lock:
-            if self.active:
-                return self.remove
-            self.active = True
-            for module in dict.fromkeys(patch.module for patch in self.patches):
-                if module in self._hooked:
-                    if module in sys.modules:
-                        self._imported(sys.modules[module])
-                    continue
-                self._hooked.add(module)
-                wrapt.register_post_import_hook(self._imported, module)
-        return self.remove
+            self.users += 1
+            if self.users == 1:
+                self._apply_all()
+        taken_back = False
+
+        def undo() -> None:
+            nonlocal taken_back
+            with self._lock:
+                if not taken_back and self.users:
+                    taken_back = True
+                    self.users -= 1
+                    if not self.users:
+                        self.remove()
+
+        return undo
+
+    def _apply_all(self) -> None:
+        for module in dict.fromkeys(patch.module for patch in self.patches):
+            if module in self._hooked:
+                if module in sys.modules:
+                    self._imported(sys.modules[module])
+                continue
+            self._hooked.add(module)
+            wrapt.register_post_import_hook(self._imported, module)
 
     def remove(self) -> None:
-        """Put every original back."""
+        """Put every original back, whoever uses them."""
         with self._lock:
-            self.active = False
+            self.users = 0
             for done in reversed(self._applied):
                 if vars(done.owner).get(done.name) is done.replacement:
                     setattr(done.owner, done.name, done.original)

@@ -17,7 +17,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
-from leyden import attributes
+from leyden import attributes, observation
 from leyden.scope import AttemptScope, child_path, current_agent, current_attempt, with_agent
 from leyden.types import LLMCall, Reward, Span, SpanKind
 
@@ -128,9 +128,16 @@ def provider() -> TracerProvider:
     return _provider
 
 
+def recording() -> bool:
+    """Whether anything is recorded here: an attempt is current, or the application is observed. Adapters ask this first."""
+    return current_attempt() is not None or observation.current() is not None
+
+
 def tracer() -> trace.Tracer:
-    """The tracer that adapters open their spans with."""
+    """The tracer that adapters open their spans with: Leyden's own, or outside attempts the observed application's."""
     global _tracer
+    if (observer := observation.current()) is not None and current_attempt() is None:
+        return observer.tracer
     if _tracer is None:  # making one costs as much as a span
         _tracer = provider().get_tracer("leyden")
     return _tracer
@@ -160,11 +167,36 @@ def json_text(value: object) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
+def shown(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`given`, without contents where an observer wants none."""
+    observer = observation.current()
+    return given if observer is None or current_attempt() is not None else observer.shown(given)
+
+
+def set_content(opened: trace.Span, attribute: str, value: object) -> None:
+    """Set what was said or returned on an open span, as text (JSON where it is none). Never raises."""
+    for key in shown({attribute: value}):
+        opened.set_attribute(key, value if isinstance(value, str) else text_of(value))
+
+
+def text_of(value: object) -> str:
+    """JSON text of `value`; its `repr` where it has none (keys that are no text, cycles), or else its type's name."""
+    for render in (json_text, repr):
+        try:
+            return render(value)
+        except Exception:  # a user's `__str__` may raise anything, and must not fail the tool
+            continue
+    return f"<{type(value).__name__}>"
+
+
 @contextmanager
 def span(name: str, kind: SpanKind = "other", given: Mapping[str, Any] | None = None) -> Iterator[trace.Span]:
     """An OpenTelemetry span around the enclosed code; an exception marks it as failed and goes on."""
     with tracer().start_as_current_span(
-        name, attributes={attributes.KIND: kind, **(given or {})}, record_exception=False, set_status_on_exception=False
+        name,
+        attributes={attributes.KIND: kind, **shown(given or {})},
+        record_exception=False,
+        set_status_on_exception=False,
     ) as opened:
         try:
             yield opened

@@ -33,9 +33,8 @@ def test_every_symbol_is_restored() -> None:
     def found() -> list[Any]:
         return [vars(getattr(_base_client, symbol.split(".")[0]))[symbol.split(".")[1]] for symbol in SYMBOLS]
 
-    undo = adapter.leyden_instrument()
     hooked = found()
-    undo()
+    patches.remove()
     bare = found()
     assert not any(ours is theirs for ours, theirs in zip(hooked, bare, strict=True))
     adapter.leyden_instrument()()
@@ -44,7 +43,7 @@ def test_every_symbol_is_restored() -> None:
 
 
 def test_taken_out_hooks_do_nothing(client: openai.OpenAI) -> None:
-    adapter.leyden_instrument()()
+    patches.remove()
     with recorded_attempt() as attempt:
         client.chat.completions.create(model="own", messages=[{"role": "user", "content": "a"}])
     assert not attempt.spans
@@ -95,7 +94,7 @@ def test_other_requests_are_left_alone(client: openai.OpenAI, provider: FakeMode
 def test_an_unsupported_version_is_warned_of_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    adapter.leyden_instrument()()
+    patches.remove()
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.28.1")
     monkeypatch.setattr(patches, "_warned", False)
     adapter.leyden_instrument()()

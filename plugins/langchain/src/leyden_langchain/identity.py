@@ -18,7 +18,8 @@ from leyden.agents import wrap
 from leyden.generators import pull, pull_async
 from leyden.hookspecs import AgentInfo
 from leyden.patching import Function
-from leyden.scope import child_path, current_agent, current_attempt
+from leyden.scope import child_path, current_agent
+from leyden.tracing import recording
 from leyden_langchain.package import FRAMEWORK
 
 
@@ -45,7 +46,7 @@ def named_run(original: Function) -> Function:
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if current_attempt() is None:
+        if not recording():
             return original(*args, **kwargs)
         name = given_name(args, kwargs)
         if name is None or entered(name):

@@ -12,7 +12,7 @@ from opentelemetry.trace import Status, StatusCode
 
 from leyden import attributes, tracing
 from leyden.patching import Function
-from leyden.scope import current_attempt
+from leyden.tracing import recording
 from leyden_langchain.package import FRAMEWORK
 
 
@@ -21,7 +21,7 @@ def tool_run(original: Function) -> Function:
 
     @functools.wraps(original)
     def run(tool: Any, *args: Any, **kwargs: Any) -> Any:
-        if current_attempt() is None:
+        if not recording():
             return original(tool, *args, **kwargs)
         with _tool_span(tool, args, kwargs) as opened:
             result = original(tool, *args, **kwargs)
@@ -36,7 +36,7 @@ def tool_arun(original: Function) -> Function:
 
     @functools.wraps(original)
     async def arun(tool: Any, *args: Any, **kwargs: Any) -> Any:
-        if current_attempt() is None:
+        if not recording():
             return await original(tool, *args, **kwargs)
         with _tool_span(tool, args, kwargs) as opened:
             result = await original(tool, *args, **kwargs)
@@ -71,24 +71,14 @@ def _arguments(tool: Any, given: Any) -> str:
             given = {key: value for key, value in given.items() if key in shown}
     except Exception:  # a tool with a schema of its own kind: its input is shown as it is
         pass
-    return text(given)
+    return tracing.text_of(given)
 
 
 def _record(opened: trace.Span, result: Any) -> None:
     """Put a tool's result on its span; a tool that answers with an error message has failed."""
     content = getattr(result, "content", None) if hasattr(result, "tool_call_id") else result
-    opened.set_attribute(attributes.TOOL_RESULT, content if isinstance(content, str) else text(content))
+    tracing.set_content(opened, attributes.TOOL_RESULT, content)
     if content is not result and getattr(result, "status", None) == "error":
         opened.set_status(
-            Status(StatusCode.ERROR, text(content)[:500] if not isinstance(content, str) else content[:500])
+            Status(StatusCode.ERROR, tracing.text_of(content)[:500] if not isinstance(content, str) else content[:500])
         )
-
-
-def text(value: Any) -> str:
-    """JSON text of `value`; its `repr` where it has none (keys that are no text, cycles), or else its type's name."""
-    for render in (tracing.json_text, repr):
-        try:
-            return render(value)
-        except Exception:  # a user's `__str__` may raise anything, and must not fail the tool
-            continue
-    return f"<{type(value).__name__}>"

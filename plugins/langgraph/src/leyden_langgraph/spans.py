@@ -13,7 +13,8 @@ from opentelemetry import trace
 
 from leyden import tracing
 from leyden.patching import Function
-from leyden.scope import current_attempt, with_agent
+from leyden.scope import with_agent
+from leyden.tracing import recording
 from leyden_langgraph.identity import node_name, with_agent_name
 from leyden_langgraph.package import FRAMEWORK
 
@@ -25,7 +26,7 @@ def node_run(original: Function) -> Function:
 
     @functools.wraps(original)
     def run(task: Any, *args: Any, **kwargs: Any) -> Any:
-        if current_attempt() is None:
+        if not recording():
             return original(task, *args, **kwargs)
         with _node(task):
             return original(task, *args, **kwargs)
@@ -38,7 +39,7 @@ def node_arun(original: Function) -> Function:
 
     @functools.wraps(original)
     async def arun(task: Any, *args: Any, **kwargs: Any) -> Any:
-        if current_attempt() is None:
+        if not recording():
             return await original(task, *args, **kwargs)
         with _node(task):
             return await original(task, *args, **kwargs)

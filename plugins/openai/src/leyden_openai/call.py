@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from leyden import attributes, capture, tracing
+from leyden import attributes, capture, observation, tracing
 from leyden.errors import MissingTokenIds, RoutingError
-from leyden.leaf import Leaf
+from leyden.leaf import open_leaf
 from leyden.plugins import calling_agent, plugins
 from leyden.routing import Route, route
 from leyden.scope import AttemptScope, current_attempt
@@ -55,7 +55,7 @@ class Call:
         self.done = False
         self._lock = threading.Lock()
         operation = "text_completion" if api == "/completions" else attributes.CHAT
-        self._span = Leaf(scope, f"{operation} {self.model}", "llm", agent)
+        self._span = open_leaf(scope, f"{operation} {self.model}", "llm", agent)
 
     @property
     def endpoint(self) -> Endpoint | None:
@@ -165,7 +165,7 @@ def begin(method: str, url: str, json_data: object, extra_json: Mapping[str, Any
 
     Raises `RoutingError` for a marked agent's call that cannot be sent to its policy; the attempt's `failures` has it.
     """
-    scope = current_attempt()
+    scope = current_attempt() or _observed_scope()
     api = request.api_of(method, url) if scope is not None else None
     if scope is None or api is None:
         return None
@@ -186,6 +186,12 @@ def begin(method: str, url: str, json_data: object, extra_json: Mapping[str, Any
             _report("an LLM call could not be observed", problem)
             return None
         raise unroutable(scope, agent, found, problem) from problem
+
+
+def _observed_scope() -> AttemptScope | None:
+    """The scope of an application that is only observed, LLM calls too; it has no marks."""
+    observer = observation.current()
+    return observer.scope if observer is not None and observer.llm_calls else None
 
 
 def _unsent(scope: AttemptScope, agent: str, api: request.Api, found: Route | None, error: RoutingError) -> None:

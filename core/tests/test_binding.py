@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import leyden
+from leyden import binding
+from leyden.errors import RoutingError
+from leyden.plugins import plugins
+from leyden.testing.recording import recorded_attempt
+from leyden.types import Endpoint, Prompt
+
+ENDPOINT = Endpoint(base_url="http://127.0.0.1:9/v1", model="policy", version=1)
+
+
+class Model:
+    """A model object of some framework."""
+
+
+class Slotted:
+    __slots__ = ()
+
+
+@pytest.fixture
+def adapter(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[object, Endpoint]]]:
+    asked: list[tuple[object, Endpoint]] = []
+
+    class Adapter:
+        @leyden.hookimpl
+        def leyden_bind(self, model: object, endpoint: Endpoint) -> Any:
+            asked.append((model, endpoint))
+            return f"stand-in of {type(model).__name__}" if not isinstance(model, int) else None
+
+    monkeypatch.setattr(plugins, "_loaded", True)
+    plugins.register("a-framework", Adapter())
+    yield asked
+    plugins.manager.unregister(name="a-framework")
+
+
+@pytest.mark.parametrize("model", [Model(), Slotted()])
+def test_a_marked_agent_gets_one_stand_in(adapter: list[Any], model: object) -> None:
+    with recorded_attempt({"default": ENDPOINT}, {"writer": "default"}):
+        with leyden.agent("writer"):
+            first, second = binding.bound(model), binding.bound(model)
+        with leyden.agent("planner"):
+            other = binding.bound(model)
+    assert (first, second, other) == (f"stand-in of {type(model).__name__}",) * 2 + (None,)
+    assert adapter == [(model, ENDPOINT)]
+    assert binding.bound(model) is None
+
+
+def test_what_no_adapter_can_swap_fails_loudly(adapter: list[Any]) -> None:
+    with recorded_attempt({"default": ENDPOINT}, {"writer": "default"}) as attempt, leyden.agent("writer"):
+        with pytest.raises(RoutingError) as caught:
+            binding.bound(12345)
+    assert "does not speak the OpenAI protocol" in str(caught.value)
+    assert attempt.scope.failures == [caught.value]
+
+
+def test_a_prompt_reaches_only_what_the_transport_reaches(adapter: list[Any]) -> None:
+    with (
+        recorded_attempt({"default": Prompt(text="Be kind.", version=1)}, {"writer": "default"}),
+        leyden.agent("writer"),
+        pytest.raises(RoutingError, match="marked for the prompt 'default'"),
+    ):
+        binding.bound(Model())
+
+
+def test_refusing_names_the_agent_and_the_model() -> None:
+    with recorded_attempt({"default": ENDPOINT}, {"writer": "default"}) as attempt, leyden.agent("writer"):
+        error = binding.refuse(Model(), "its history is on the server")
+    assert attempt.scope.failures == [error]
+    assert "agent 'writer' is marked" in str(error)
+    assert "its history is on the server" in str(error)
+
+
+def test_a_forgotten_model_leaves_nothing_behind(adapter: list[Any]) -> None:
+    model = Model()
+    place = id(model)
+    with recorded_attempt({"default": ENDPOINT}, {"writer": "default"}), leyden.agent("writer"):
+        binding.bound(model)
+    assert place in binding._made
+    del model, adapter[:]
+    assert place not in binding._made

@@ -1,0 +1,14 @@
+"""LangGraph's agents and tools as spans for `opentelemetry-instrument`."""
+
+from __future__ import annotations
+
+from leyden.instrumentor import SpanInstrumentor
+from leyden_langgraph.package import SUPPORTED
+from leyden_langgraph.patches import patches
+
+
+class LangGraphInstrumentor(SpanInstrumentor):
+    """Opens the spans that the adapter opens, with the application's own provider; reroutes nothing."""
+
+    requires = SUPPORTED
+    install = staticmethod(patches.install)
