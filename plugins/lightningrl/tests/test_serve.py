@@ -67,3 +67,8 @@ def test_a_server_that_ends_by_itself_ends_the_command(
 def test_a_folder_that_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert serve.main([str(tmp_path / "none")]) == 2
     assert "there is no model folder" in capsys.readouterr().err
+
+
+def test_a_tool_parser_is_told_to_vllm_and_nothing_without_one() -> None:
+    assert serve.tool_arguments(None) == []
+    assert serve.tool_arguments("hermes") == ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]

@@ -31,12 +31,15 @@ def served(
     max_sequences: int = 64,
     threads: int | None = None,
     log: str | Path | None = None,
+    tool_parser: str | None = None,
     arguments: Sequence[str] = (),
 ) -> Iterator[str]:
     """Run a vLLM server on loopback for the time of the block; yields its base URL (ends in `/v1`) once it answers.
 
-    `port` 0 takes a free one. `context` is in tokens, `kv_bytes` the size of the key-value cache. The server ends with
-    the block, or with this process. Raises `LeydenError` for a folder that is no model, `ServerError` if vLLM fails.
+    `port` 0 takes a free one. `context` is in tokens, `kv_bytes` the size of the key-value cache. `tool_parser` (vLLM's
+    name for the way in which the model writes tool calls, say "hermes") lets the server turn what is written so into
+    tool calls. The server ends with the block, or with this process. Raises `LeydenError` for a folder that is no model,
+    `ServerError` if vLLM fails.
     """
     from leyden_lightningrl.verl.cpu import server
 
@@ -53,7 +56,7 @@ def served(
         max_num_seqs=max_sequences,
         block_size=32,
         trains=False,
-        extra=arguments,
+        extra=[*tool_arguments(tool_parser), *arguments],
     )
     server.reserve(port).close()  # before anything is made
     if log is None:
@@ -69,6 +72,11 @@ def served(
         process.stop()
 
 
+def tool_arguments(parser: str | None) -> list[str]:
+    """What vLLM is told so that it finds tool calls in what a model writes; nothing without a parser."""
+    return [] if parser is None else ["--enable-auto-tool-choice", "--tool-call-parser", parser]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line: serves until Ctrl-C or SIGTERM; returns the exit status of an error."""
     parser = argparse.ArgumentParser(prog="python -m leyden_lightningrl.serve", description=__doc__)
@@ -77,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
     parser.add_argument("--context", type=int, default=2048, help="context length in tokens")
     parser.add_argument("--kv-bytes", type=int, default=256 << 20, help="size of the key-value cache")
+    parser.add_argument("--tool-parser", help="vLLM's name for how the model writes tool calls, say hermes")
     options = parser.parse_args(arguments)
     from leyden_lightningrl.verl.cpu import server
 
@@ -89,7 +98,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, end)
     try:
         with served(
-            options.model, name=options.name, port=options.port, context=options.context, kv_bytes=options.kv_bytes
+            options.model,
+            name=options.name,
+            port=options.port,
+            context=options.context,
+            kv_bytes=options.kv_bytes,
+            tool_parser=options.tool_parser,
         ) as url:
             print(f"serving {options.model} as {options.name!r} at {url}; Ctrl-C ends it", flush=True)
             server.PROCESSES[urlsplit(url).netloc].wait_ended()
