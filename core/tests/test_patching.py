@@ -111,6 +111,17 @@ def test_a_symbol_that_is_gone_is_told_and_the_rest_is_applied(
     remove()
 
 
+def test_one_that_not_every_version_has_is_not_missed(framework: Any, caplog: pytest.LogCaptureFixture) -> None:
+    given = [Patch("a_framework", symbol, doubled, "a test", "1", optional=True) for symbol in ("Gone.run", "add")]
+    installed = Patches("test", (), given)
+    with caplog.at_level(logging.WARNING, "leyden.patching"):
+        remove = installed.install()
+    assert framework.add(1, 2) == 6
+    assert installed.missing == []
+    assert caplog.text == ""
+    remove()
+
+
 def test_an_imported_module_is_patched_later(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "leyden_lazy_probe.py").write_text("def add(a, b):\n    return a + b\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -37,6 +37,8 @@ class Patch:
     """Why no public event serves."""
     verified: str
     """Versions of the framework that it was run with."""
+    optional: bool = False
+    """Whether only some supported versions have it, so that its absence is nothing to report."""
 
 
 @dataclass(slots=True)
@@ -127,6 +129,8 @@ class Patches:
         for part in path:
             owner = getattr(owner, part, None)
         original = vars(owner).get(name) if owner is not None else None
+        if original is None and patch.optional:
+            return
         if original is None:
             self.missing.append(f"{patch.module}.{patch.symbol}")
             logger.warning(
