@@ -11,7 +11,14 @@ from opentelemetry import context as otel_context
 
 import leyden
 from leyden.errors import InvalidInput
-from leyden.scope import attempt_scope, child_path, current_agent, current_attempt, with_agent
+from leyden.scope import (
+    attempt_scope,
+    child_path,
+    current_agent,
+    current_attempt,
+    set_process_attempt,
+    with_agent,
+)
 from leyden.testing.recording import recorded_attempt
 
 
@@ -72,6 +79,44 @@ def test_threads_get_it_by_instrument(monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             leyden.uninstrument()
     assert found == ["", "a", "a"]
+
+
+async def test_the_attempt_of_the_process_is_everywhere_but_in_other_attempts() -> None:
+    with recorded_attempt() as process:
+        pass
+    set_process_attempt(process.scope)
+    try:
+        assert current_attempt() is process.scope
+        found: list[object] = []
+        bare = threading.Thread(target=lambda: found.append(current_attempt()))
+        bare.start()
+        bare.join()
+
+        async def inside() -> object:
+            await asyncio.sleep(0)
+            return current_attempt()
+
+        found += [await asyncio.create_task(inside()), await asyncio.to_thread(current_attempt)]
+        assert found == [process.scope] * 3
+        with leyden.agent("a"):
+            leyden.emit_message("recorded")
+        with recorded_attempt() as other:
+            assert current_attempt() is other.scope
+            leyden.emit_message("elsewhere")
+    finally:
+        set_process_attempt(None)
+    assert current_attempt() is None
+    assert [(span.kind, span.agent) for span in process.spans] == [("agent", "a"), ("message", "a")]
+    assert [span.kind for span in other.spans] == ["message"]
+
+
+def test_numbers_go_on_after_those_of_another_process() -> None:
+    with recorded_attempt() as attempt:
+        assert attempt.scope.next_sequence() == 1
+        attempt.scope.continue_after(1000)
+        assert attempt.scope.next_sequence() == 1001
+        attempt.scope.continue_after(5)
+        assert attempt.scope.next_sequence() == 1002
 
 
 def test_sequence_numbers_are_unique_over_threads() -> None:

@@ -2,6 +2,9 @@
 
 The OTel context crosses `await`, tasks and (with opentelemetry-instrumentation-threading) threads and executors, and an
 agent that is set inside one task is never seen by another one.
+
+A process that runs for one attempt alone (see `leyden.zero`) makes it the attempt of all its threads and tasks with
+`set_process_attempt`; an attempt of the context goes before it.
 """
 
 from __future__ import annotations
@@ -40,16 +43,30 @@ class AttemptScope:
     failures: list[BaseException] = field(default_factory=list)
     """Routing errors of marked agents. The runner fails the attempt with the first one even if the agent hid it."""
     closed: bool = False
-    _sequence: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    """Where span numbers come from: each one above the last, whichever thread asks."""
 
     def next_sequence(self) -> int:
         """The next span number of this attempt (1, 2, …); atomic under the GIL."""
-        return next(self._sequence)
+        return next(self.numbers)
+
+    def continue_after(self, number: int) -> None:
+        """Let the next span number be above `number`, which another process of this attempt has used."""
+        self.numbers = itertools.count(max(number + 1, next(self.numbers)))
+
+
+_process_attempt: AttemptScope | None = None
+
+
+def set_process_attempt(scope: AttemptScope | None) -> None:
+    """Make `scope` the attempt of everything in this process that belongs to no other one; None takes it back."""
+    global _process_attempt
+    _process_attempt = scope
 
 
 def current_attempt(context: otel_context.Context | None = None) -> AttemptScope | None:
     """The attempt that the calling code belongs to, or None outside any."""
-    return cast("AttemptScope | None", otel_context.get_value(_ATTEMPT, context))
+    return cast("AttemptScope | None", otel_context.get_value(_ATTEMPT, context)) or _process_attempt
 
 
 def current_agent(context: otel_context.Context | None = None) -> str:
