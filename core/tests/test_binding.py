@@ -19,6 +19,10 @@ class Model:
     """A model object of some framework."""
 
 
+class Unbindable:
+    """A model object that the framework's adapter knows and cannot swap."""
+
+
 class Slotted:
     __slots__ = ()
 
@@ -31,6 +35,8 @@ def adapter(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[object, Endp
         @leyden.hookimpl
         def leyden_bind(self, model: object, endpoint: Endpoint) -> Any:
             asked.append((model, endpoint))
+            if isinstance(model, Unbindable):
+                raise RoutingError("pip install the-openai-part")
             return f"stand-in of {type(model).__name__}" if not isinstance(model, int) else None
 
     monkeypatch.setattr(plugins, "_loaded", True)
@@ -57,6 +63,13 @@ def test_what_no_adapter_can_swap_fails_loudly(adapter: list[Any]) -> None:
             binding.bound(12345)
     assert "does not speak the OpenAI protocol" in str(caught.value)
     assert attempt.scope.failures == [caught.value]
+
+
+def test_an_adapter_may_say_why(adapter: list[Any]) -> None:
+    with recorded_attempt({"default": ENDPOINT}, {"writer": "default"}) as attempt, leyden.agent("writer"):
+        caught = pytest.raises(RoutingError, binding.bound, Unbindable())
+    assert attempt.scope.failures == [caught.value]
+    assert str(caught.value) == "pip install the-openai-part"
 
 
 def test_a_prompt_reaches_only_what_the_transport_reaches(adapter: list[Any]) -> None:

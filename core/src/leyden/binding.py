@@ -39,7 +39,8 @@ def bound(model: object) -> object | None:
         if not isinstance(found.policy, Endpoint):
             raise RoutingError(
                 f"agent {agent!r} is marked for the prompt {found.name!r}, but its model {_name(model)} is not called "
-                f"through the openai SDK, where the prompt is put in. Give it an OpenAI-compatible client, or take the mark off it"
+                f"through the openai SDK, where the prompt is put in. Give it an OpenAI-compatible client, or take the mark "
+                f"off it"
             )
         return _stand_in(model, agent, found.name, found.policy)
     except RoutingError as error:
@@ -61,7 +62,7 @@ def _stand_in(model: object, agent: str, policy: str, endpoint: Endpoint) -> obj
     with _lock:
         made = _of(model)
         if key not in made:
-            stand_in = plugins.first("leyden_bind", model=model, endpoint=endpoint)
+            stand_in = plugins.first("leyden_bind", passing=(RoutingError,), model=model, endpoint=endpoint)
             if stand_in is None:
                 raise RoutingError(
                     f"agent {agent!r} is marked for policy {policy!r}, but its model {_name(model)} does not speak the OpenAI "

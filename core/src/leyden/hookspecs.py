@@ -80,7 +80,8 @@ class LeydenSpec:
 
         Asked by `leyden.binding.bound` where a marked agent's own model object is not on the `openai` SDK. It is called with
         the same arguments as `model` would be, so the conversation's content stays what it was. Build it on the framework's
-        own OpenAI class: the transport then routes and records its calls. None for a model of another framework.
+        own OpenAI class: the transport then routes and records its calls. None for a model of another framework; a
+        `RoutingError` says why this one has no stand-in, and what to do.
         """
 
     @hookspec(firstresult=True)

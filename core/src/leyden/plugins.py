@@ -81,12 +81,19 @@ class Plugins:
         if self.errors[key] == 1:
             logger.warning("plugin %r failed in %s and is ignored there: %s", name, hook, error, exc_info=error)
 
-    def _each(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
-        """Call every implementation of `hook` by itself, as far as answers are asked for; (plugin, its answer)."""
+    def _each(
+        self, hook: str, *, passing: tuple[type[Exception], ...] = (), **arguments: Any
+    ) -> Iterator[tuple[str, Any]]:
+        """Call every implementation of `hook` by itself, as far as answers are asked for; (plugin, its answer).
+
+        Exceptions of the kinds in `passing` are meant for the caller, all others are the plugin's own failures.
+        """
         for implementation in reversed(getattr(self.manager.hook, hook).get_hookimpls()):
             given = {name: arguments[name] for name in implementation.argnames}
             try:
                 answer = implementation.function(**given)
+            except passing:
+                raise
             except Exception as error:
                 self._report(implementation.plugin_name, hook, error)
                 continue
@@ -166,10 +173,10 @@ class Plugins:
             for _ in self._each("leyden_span", span=span):
                 pass
 
-    def first(self, hook: str, **arguments: Any) -> Any:
-        """The first answer to `hook` that is not None."""
+    def first(self, hook: str, *, passing: tuple[type[Exception], ...] = (), **arguments: Any) -> Any:
+        """The first answer to `hook` that is not None; see `_each` for `passing`."""
         self.load()
-        for _, answer in self._each(hook, **arguments):
+        for _, answer in self._each(hook, passing=passing, **arguments):
             return answer
         return None
 
