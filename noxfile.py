@@ -1,42 +1,38 @@
 """How Leyden is checked and run. `nox` alone is the whole test run; `nox -s demo` is the main job; `nox --list` shows the rest.
 
-Plugins are found by folder (see .ci/tooling/packages.py): adding one edits nothing here. Light environments are made by nox,
-one for each package and each end of its supported range, since frameworks' pins collide. The heavy one (torch, vLLM for
-the CPU, verl) is made once with pip under `.cache/heavy/` and shared by the sessions that need it.
+Plugins are found by folder (see .ci/tooling/packages.py): adding one edits nothing here. Environments are shared by the
+sessions that need the same one (see .ci/tooling/environments.py): light ones under `.cache/light/`, one for each package
+and each end of its supported range, since frameworks' pins collide; a heavy one (torch, vLLM for the CPU, verl) under
+`.cache/heavy/`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import nox
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / ".ci" / "tooling"))
 
-from packages import Needs, Package, examples, packages, read_requirements, resolve  # noqa: E402
+from environments import CACHE, TOOLS, adapters, ends, heavy, light, make, newest_pins, pins  # noqa: E402
+from packages import Package, examples, packages, read_requirements, resolve  # noqa: E402
+from scripted_server import scripted_server  # noqa: E402
 from summary import slug  # noqa: E402
 
-CACHE = ROOT / ".cache"
 RESULTS = CACHE / "results"
 WHEELS = CACHE / "wheels"
-CONSTRAINTS = ROOT / ".ci" / "constraints"
-TOOLS = ["pytest", "pytest-asyncio", "hypothesis"]
 TESTS_FOUND_NONE = 5
 """pytest's exit status where no test was collected."""
 
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.error_on_external_run = True
 nox.options.sessions = ["lint", "tooling", "types", "tests", "example", "import_only", "integration", "demo_small"]
-
-
-def pins(kind: str) -> list[str]:
-    """Arguments that hold an environment to `.ci/constraints/<kind>.txt`."""
-    return ["-c", str(CONSTRAINTS / f"{kind}.txt")]
 
 
 def pytest(
@@ -51,6 +47,23 @@ def pytest(
         *arguments, *session.posargs,
         external=True, success_codes=[0, TESTS_FOUND_NONE] if empty_is_fine else [0],
     )  # fmt: skip
+
+
+def both_ends(chosen: Mapping[str, Package]) -> list[Any]:
+    """The parameters (name, end) of a session: each package at the newest and at the oldest versions that it supports."""
+    return [
+        nox.param(name, end, id=name if end == "latest" else f"{name}, oldest")  # plain values: nox reports them
+        for name, package in chosen.items()
+        for end in ends(package)
+    ] or [nox.param("", "", id="-")]
+
+
+def note_versions(session: nox.Session, python: str, package: Package, end: str) -> None:
+    """Leave what is installed where `.ci/tooling/support.py` reads it."""
+    names = sorted({requirement.name for local in package.needs.local for requirement in local.supported})
+    found = session.run(python, str(ROOT / ".ci/tooling/versions.py"), *names, external=True, silent=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{slug(session.name)}.versions.json").write_text(str(found))
 
 
 # --- light sessions -------------------------------------------------------------------------------------------------
@@ -78,44 +91,24 @@ def tooling(session: nox.Session) -> None:
     pytest(session, str(ROOT / ".ci" / "tooling" / "tests" / "test_tooling.py"))
 
 
-@nox.session
+@nox.session(venv_backend="none")
 @nox.parametrize("name", [nox.param(name, id=name) for name in packages()])
 def types(session: nox.Session, name: str) -> None:
     """mypy --strict on one package's sources, with its framework at the newest supported version."""
     package = packages()[name]
-    install(session, package, "latest", "mypy", *TOOLS)  # leyden.testing is built on the test tools
-    session.run("mypy", "--config-file", str(ROOT / "pyproject.toml"), str(package.source))
+    python = make(session, light(package, "latest"))
+    mypy = ["-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(package.source)]
+    session.run(python, *mypy, external=True)
 
 
-def ends(package: Package) -> list[str]:
-    """Which ends of its range a package is tested at."""
-    return ["latest", "oldest"] if package.oldest else ["latest"]
-
-
-def install(session: nox.Session, package: Package, end: str, *more: str) -> None:
-    """The package and what it stands on, editable, with its framework at one end of the supported range."""
-    needs = package.needs
-    frameworks = [str(requirement) for local in needs.local for requirement in local.supported]
-    if end == "oldest":
-        frameworks += package.oldest
-    extra = [*package.test_requirements, *more]
-    session.install(*pins("tools"), *(pins("latest") if end == "latest" else []), *needs.editable, *frameworks, *extra)
-
-
-@nox.session
-@nox.parametrize(
-    ["name", "end"],  # plain values: nox writes them into its report
-    [
-        nox.param(name, end, id=name if end == "latest" else f"{name}, oldest")
-        for name, package in packages().items()
-        for end in ends(package)
-    ],
-)
+@nox.session(venv_backend="none")
+@nox.parametrize(["name", "end"], both_ends(packages()))
 def tests(session: nox.Session, name: str, end: str) -> None:
     """One package's own tests, without torch, vLLM or verl."""
     package = packages()[name]
-    install(session, package, end, *TOOLS)
-    pytest(session, str(package.tests), "-m", "not heavy")
+    python = make(session, light(package, end))
+    note_versions(session, python, package, end)
+    pytest(session, str(package.tests), "-m", "not heavy", python=python)
 
 
 @nox.session
@@ -126,7 +119,8 @@ def example(session: nox.Session, name: str) -> None:
         session.skip("no example has a requirements.txt")
     folder = examples()[name]
     needs = resolve(read_requirements(folder / "requirements.txt"))
-    session.install(*pins("tools"), *pins("latest"), *needs.editable, *map(str, needs.outside), *TOOLS)
+    kinds = {kind for package in needs.local for kind in newest_pins(package) if package.supported}
+    session.install(*pins("tools", *(sorted(kinds - {"latest"}) or ["latest"])), *needs.editable, *map(str, needs.outside), *TOOLS)
     pytest(session, str(folder), "-m", "not heavy")
 
 
@@ -156,51 +150,6 @@ def import_only(session: nox.Session, name: str) -> None:
 # --- the heavy environment ------------------------------------------------------------------------------------------
 
 
-def heavy(session: nox.Session) -> str:
-    """The Python of the shared environment with torch, vLLM and verl; makes it where it is missing (some minutes).
-
-    LEYDEN_HEAVY names an environment made by hand to use instead.
-    """
-    unset = {"PYTHONDONTWRITEBYTECODE": None}  # without .pyc files vLLM takes three times as long to start
-    session.env.update(unset)
-    if given := os.environ.get("LEYDEN_HEAVY"):
-        return str(Path(given) / "bin" / "python")
-    wanted = read_requirements(ROOT / "integration-tests" / "requirements.txt")
-    for folder in examples().values():
-        wanted += read_requirements(folder / "requirements.txt")
-    needs = resolve(wanted)
-    outside = sorted({*map(str, needs.outside), *(str(r) for local in needs.local for r in local.supported), *TOOLS})
-    folder = CACHE / "heavy" / _digest([sys.version, *outside, (CONSTRAINTS / "heavy.txt").read_text()])
-    python = str(folder / "bin" / "python")
-    if not (folder / "complete").exists():
-        shutil.rmtree(CACHE / "heavy", ignore_errors=True)  # an older one is 4 GB that nothing uses any more
-        session.run(sys.executable, "-m", "venv", str(folder), external=True)
-        # pip rather than uv: torch's CPU build must come from wherever this machine's pip is told to find it.
-        pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-        session.log("installing torch, vLLM and verl: 2 to 8 minutes and 4 GB, once")
-        session.run(*pip, "--upgrade", "pip", external=True)
-        session.run(*pip, *pins("tools"), *pins("heavy"), "hatchling", "editables", *outside, external=True)
-        (folder / "complete").touch()
-    _refresh(session, folder, needs)
-    return python
-
-
-def _refresh(session: nox.Session, folder: Path, needs: Needs) -> None:
-    """Install this repository's packages into the heavy environment, again whenever one's pyproject.toml changed."""
-    python, stamp = str(folder / "bin" / "python"), folder / "installed"
-    digest = _digest([(package.folder / "pyproject.toml").read_text() for package in needs.local])
-    if stamp.exists() and stamp.read_text() == digest:
-        return
-    pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-    session.run(*pip, "--no-deps", "--no-build-isolation", *needs.editable, external=True)
-    session.run(python, "-m", "leyden_lightningrl.environment", "--fix", external=True)
-    stamp.write_text(digest)
-
-
-def _digest(parts: list[str]) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
-
-
 @nox.session(venv_backend="none")
 def integration(session: nox.Session) -> None:
     """Tests across packages on real vLLM and real verl, and the packages' own tests that need them."""
@@ -212,6 +161,19 @@ def integration(session: nox.Session) -> None:
     if examples():
         folders = [str(folder) for folder in examples().values()]
         pytest(session, *folders, "-m", "heavy", python=python, part="examples", empty_is_fine=True)
+
+
+@nox.session(venv_backend="none")
+@nox.parametrize(["name", "end"], both_ends(adapters()))
+def conformance(session: nox.Session, name: str, end: str) -> None:
+    """One adapter's conformance suite against a real vLLM server, in the adapter's own light environment."""
+    if not name:
+        session.skip("no package has tests/test_conformance.py")
+    package = packages()[name]
+    session.env["LEYDEN_TEST_VLLM"] = scripted_server(session)
+    python = make(session, light(package, end))
+    note_versions(session, python, package, end)
+    pytest(session, str(package.tests / "test_conformance.py"), python=python)
 
 
 @nox.session(venv_backend="none")

@@ -11,6 +11,7 @@ renders the template, samples token by token, counts log-probs, parses tool call
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import string
 from pathlib import Path
@@ -37,7 +38,17 @@ CERTAINTY = 16.0
 PASSED_ON = 100.0
 """Weight of the token that is passed on against the one that was read last."""
 
-TEMPLATE = (Path(__file__).parent / "scripted_model.jinja").read_text()
+TEMPLATE = Path(__file__).with_name("scripted_model.jinja")
+
+
+def chat_template(letters: int) -> str:
+    """The template, with the numbers and the agents' instructions put in."""
+    from leyden.testing.adapter import PLANNER, WRITER
+
+    text = TEMPLATE.read_text()
+    for name, value in {"PLANNER": PLANNER, "WRITER": WRITER, "LETTERS": letters, "FIELD": FIELD}.items():
+        text = text.replace(name, json.dumps(value))
+    return text
 
 
 def make_scripted_model(folder: Path, *, letters: int = 0) -> Path:
@@ -55,7 +66,7 @@ def make_scripted_model(folder: Path, *, letters: int = 0) -> Path:
         additional_special_tokens=[ANY],
         model_max_length=CONTEXT,
     )
-    tokenizer.chat_template = TEMPLATE.replace("LETTERS", str(letters)).replace("FIELD", str(FIELD))
+    tokenizer.chat_template = chat_template(letters)
     tokenizer.save_pretrained(folder)
     shape: dict[str, Any] = {
         "vocab_size": VOCABULARY,
