@@ -122,6 +122,14 @@ def test_one_that_not_every_version_has_is_not_missed(framework: Any, caplog: py
     remove()
 
 
+def test_a_module_that_changed_its_name_is_patched(framework: Any) -> None:
+    framework.__name__ = "another_framework"
+    remove = patches("add").install()
+    assert framework.add(1, 2) == 6
+    remove()
+    assert framework.add(1, 2) == 3
+
+
 def test_an_imported_module_is_patched_later(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "leyden_lazy_probe.py").write_text("def add(a, b):\n    return a + b\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -6,6 +6,7 @@ where somebody else has wrapped ours meanwhile, ours stays in place and only pas
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import logging
 import sys
@@ -97,10 +98,10 @@ class Patches:
         for module in dict.fromkeys(patch.module for patch in self.patches):
             if module in self._hooked:
                 if module in sys.modules:
-                    self._imported(sys.modules[module])
+                    self._imported(module, sys.modules[module])
                 continue
             self._hooked.add(module)
-            wrapt.register_post_import_hook(self._imported, module)
+            wrapt.register_post_import_hook(functools.partial(self._imported, module), module)
 
     def remove(self) -> None:
         """Put every original back, whoever uses them."""
@@ -111,14 +112,17 @@ class Patches:
                     setattr(done.owner, done.name, done.original)
             self._applied.clear()
 
-    def _imported(self, module: ModuleType) -> None:
-        """Called by the import system: nothing may be raised here, it would break the user's import."""
+    def _imported(self, name: str, module: ModuleType) -> None:
+        """Called by the import system: nothing may be raised here, it would break the user's import.
+
+        `name` is what the module was imported as; frameworks that copy names between modules overwrite `__name__` too.
+        """
         try:
             with self._lock:
                 if self.active:
                     self._check_version()
                     for patch in self.patches:
-                        if patch.module == module.__name__:
+                        if patch.module == name:
                             self._apply(patch, module)
         except Exception:
             logger.exception("adapter %r could not be applied to %s; the agent runs without it", self.adapter, module)
