@@ -120,7 +120,9 @@ def example(session: nox.Session, name: str) -> None:
     folder = examples()[name]
     needs = resolve(read_requirements(folder / "requirements.txt"))
     kinds = {kind for package in needs.local for kind in newest_pins(package) if package.supported}
-    session.install(*pins("tools", *(sorted(kinds - {"latest"}) or ["latest"])), *needs.editable, *map(str, needs.outside), *TOOLS)
+    session.install(
+        *pins("tools", *(sorted(kinds - {"latest"}) or ["latest"])), *needs.editable, *map(str, needs.outside), *TOOLS
+    )
     pytest(session, str(folder), "-m", "not heavy")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from leyden.runner import Runner
 from leyden.stores import open_store
 from leyden.testing.server import FakeModelServer
 from leyden.types import Endpoint, Mark, Policy, Resources, RolloutRequest
+
+
+sys.path.insert(0, str(Path(__file__).parent))  # the programs beside the tests
 
 
 @dataclass(frozen=True)

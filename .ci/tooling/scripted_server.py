@@ -14,7 +14,7 @@ from environments import ROOT, heavy
 _running: dict[int, str] = {}
 
 
-def scripted_server(session: nox.Session, letters: int = 0) -> str:
+def scripted_server(session: nox.Session, letters: int = 6) -> str:
     """Origin (`http://host:port`) of the server; starts it where it does not run yet (half a minute).
 
     `letters`: how many letters of the model's own choice end a text, see `integration-tests/scripted_model.py`.
