@@ -60,6 +60,8 @@ class FakeModelServer:
     """The same between the first chunk of a stream and the rest."""
     delay_s: float = 0.0
     """Seconds before every answer."""
+    name: str = ""
+    """Put before the ids that the server makes, of answers and tool calls, so that no two servers of one test make the same."""
     response_id: str | None = None
     """The same id for every answer, as a caching server gives; None makes a new one each time."""
     requests: list[ModelRequest] = field(default_factory=list)
@@ -111,7 +113,7 @@ class FakeModelServer:
         """A new response id."""
         with self._lock:
             self._count += 1
-            return self.response_id or f"{prefix}-{self._count}"
+            return self.response_id or f"{self.name}{prefix}-{self._count}"
 
 
 class _Server(ThreadingHTTPServer):

@@ -119,13 +119,13 @@ class Base:
     @pytest.fixture
     def server(self) -> Iterator[FakeModelServer]:
         """The server of the trained policy."""
-        with FakeModelServer() as server:
+        with FakeModelServer(name="first-") as server:
             yield server
 
     @pytest.fixture
     def second_server(self) -> Iterator[FakeModelServer]:
         """The server of another policy."""
-        with FakeModelServer() as server:
+        with FakeModelServer(name="second-") as server:
             yield server
 
     @asynccontextmanager
