@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from leyden import attributes
 from leyden.episode import Episode
 from leyden.prompts import PROMPT_SPAN
 from leyden.trajectories import hole_of
 from leyden.types import LLMCall, Span
 
 UNKNOWN_AGENT = "(no known agent)"
+NO_REWARD = "no reward"
+"""Name of the object that says why a rollout has none (`emit_object`)."""
 
 
 @dataclass(slots=True)
@@ -45,6 +49,8 @@ class CaptureReport:
     """Failed and cancelled rollouts by reason."""
     no_reward: int = 0
     """Rollouts that succeeded and gave no reward."""
+    why_no_reward: Counter[str] = field(default_factory=Counter)
+    """The reasons that those gave which said one."""
     lost_spans: int = 0
     prompt_uses: Counter[str] = field(default_factory=Counter)
     """How often `leyden.prompt` was asked for a policy."""
@@ -66,6 +72,8 @@ class CaptureReport:
                 self._add_call(span, span.call, answered)
             elif span.kind == "object" and span.name.startswith(f"{PROMPT_SPAN} "):
                 self.prompt_uses[span.name.removeprefix(f"{PROMPT_SPAN} ")] += 1
+            elif span.kind == "object" and span.name == f"object {NO_REWARD}":
+                self.why_no_reward[str(json.loads(span.attributes[attributes.VALUE]))] += 1
             elif span.error == "SpansDropped":
                 self.lost_spans += 1
 
@@ -127,6 +135,7 @@ class CaptureReport:
             "rollouts": self.episodes,
             "failed": dict(self.failed.most_common(20)),
             "without_reward": self.no_reward,
+            "why_without_reward": dict(self.why_no_reward.most_common(20)),
             "calls": {
                 "seen": self.total("seen"),
                 "attributed": self.attributed,
@@ -192,6 +201,7 @@ def render(report: CaptureReport) -> str:
     failed = report.failed.total()
     lines += [f"rollouts: {report.episodes}, {failed} failed, {report.no_reward} without a reward"]
     lines += [f"  failed {count}: {reason}" for reason, count in report.failed.most_common(5)]
+    lines += [f"  no reward {count}: {reason}" for reason, count in report.why_no_reward.most_common(5)]
     if report.lost_spans:
         lines += [f"attempts with spans that could not be written: {report.lost_spans}"]
     return "\n".join(lines)

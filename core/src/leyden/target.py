@@ -39,6 +39,10 @@ class Target(Struct, frozen=True):
     """Empty for the one function that is decorated with `@leyden.rollout`."""
     file: str | None = None
     module: str | None = None
+    arguments: dict[str, Any] | None = None
+    """Where they are given, what `attribute` names is called with them to make the function."""
+    title: str = ""
+    """A short name for directories, where the module's will not do."""
 
     def __str__(self) -> str:
         return f"{self.file or self.module}:{self.attribute}"
@@ -46,7 +50,7 @@ class Target(Struct, frozen=True):
     @property
     def name(self) -> str:
         """A short name for directories."""
-        return Path(self.file).stem if self.file else str(self.module).rsplit(".", 1)[-1]
+        return self.title or (Path(self.file).stem if self.file else str(self.module).rsplit(".", 1)[-1])
 
 
 def loading() -> bool:
@@ -67,7 +71,13 @@ def parse_target(text: str) -> Target:
 
 
 def target_of(function: Callable[..., Any]) -> Target:
-    """Where `function` can be loaded from in another process. Raises `ConfigError` where that is nowhere."""
+    """Where `function` can be loaded from in another process: what it says itself (`leyden_target`), or where it is defined.
+
+    Raises `ConfigError` where that is nowhere.
+    """
+    own = getattr(function, "leyden_target", None)
+    if isinstance(own, Target):
+        return own
     name, module = name_of(function), getattr(function, "__module__", None)
     remedy = "define it at the top level of a file, or use processes=0 or method='fork'"
     if not all(part.isidentifier() for part in name.split(".")):
@@ -90,10 +100,25 @@ def target_of(function: Callable[..., Any]) -> Target:
 
 def load(target: Target) -> Callable[..., Any]:
     """Import the target's module and return its rollout function. Raises `ConfigError` where there is none."""
+    module = _load(target)
+    function: Callable[..., Any] = _attribute(module, target) if target.attribute else _decorated(module, target)
+    if target.arguments is not None:
+        function = function(**target.arguments)
+    check_function(function)
+    return function
+
+
+def find(target: Target) -> Any:
+    """What `attribute` names in the target's module, whatever it is. Raises `ConfigError` where there is nothing."""
+    return _attribute(_load(target), target)
+
+
+def _load(target: Target) -> ModuleType:
     with _definitions_only() as stopped:
-        module = _load_file(target.file, stopped) if target.file else _load_module(str(target.module), stopped)
-    if not target.attribute:
-        return _decorated(module, target)
+        return _load_file(target.file, stopped) if target.file else _load_module(str(target.module), stopped)
+
+
+def _attribute(module: ModuleType, target: Target) -> Any:
     found: Any = module
     for part in target.attribute.split("."):
         if not hasattr(found, part):
@@ -101,8 +126,7 @@ def load(target: Target) -> Callable[..., Any]:
             hint = f"did you mean {close[0]!r}?" if close else "define it above the call of leyden.train"
             raise ConfigError(f"{target.file or target.module} has no {target.attribute!r}: {hint}")
         found = getattr(found, part)
-    check_function(found)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 @contextmanager

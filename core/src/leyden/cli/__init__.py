@@ -15,6 +15,7 @@ import click
 from leyden import __version__
 from leyden.cli.health import doctor, plugins
 from leyden.cli.inspect import export, report, rollouts, show
+from leyden.cli.run import run
 from leyden.cli.train import runner, train
 from leyden.errors import LeydenError
 
@@ -49,7 +50,7 @@ def cli(verbose: bool) -> None:
     )
 
 
-for command in (train, runner, rollouts, show, report, export, plugins, doctor):
+for command in (train, run, runner, rollouts, show, report, export, plugins, doctor):
     cli.add_command(command)
 
 
