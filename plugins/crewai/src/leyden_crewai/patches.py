@@ -67,8 +67,8 @@ patches = Patches(
         _patch("crewai.tools.base_tool", "Tool.arun", tool_arun, _TOOL),
         _patch("crewai.tools.structured_tool", "CrewStructuredTool.invoke", tool_run, _TOOL),
         _patch("crewai.tools.structured_tool", "CrewStructuredTool.ainvoke", tool_arun, _TOOL),
-        *(_patch(module, symbol, inside(helper), _HELPER) for module, symbol in _HELPERS),
-        *(_patch(module, symbol, inside(helper), _HELPER, optional=True) for module, symbol in _HELPERS_OF_SOME_VERSIONS),
+        *(_patch(module, symbol, helper, _HELPER) for module, symbol in _HELPERS),
+        *(_patch(module, symbol, helper, _HELPER, optional=True) for module, symbol in _HELPERS_OF_SOME_VERSIONS),
     ],
 )
 

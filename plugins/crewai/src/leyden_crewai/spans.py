@@ -3,8 +3,8 @@
 Whose call is it? An agent's turn is `Agent.execute_task` or `Agent.kickoff`; every model call in it is the agent's, and so
 is the call that brings its answer into the shape of the task's `output_pydantic` or `output_json` afterwards: CrewAI makes
 it with the agent's model, on the agent's answer, for the agent's task. What CrewAI asks for its own ends is a helper call,
-by no agent: the plan of a crew with `planning=True`, memory, the summary of a conversation that became too long, and the
-search query for a knowledge base.
+by no agent: the plan of a crew with `planning=True`, memory, the judgement of a guardrail that is text, the summary of a conversation
+that became too long, and the search query for a knowledge base.
 """
 
 from __future__ import annotations
@@ -115,9 +115,17 @@ def conversion(task: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Abst
     return as_agent(name) if name else nullcontext()
 
 
-def helper(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AbstractContextManager[None]:
-    """CrewAI's own work, by no agent."""
-    return as_helper()
+def helper(original: Function) -> Function:
+    """A function that does CrewAI's own work, by no agent."""
+
+    @functools.wraps(original)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not recording():
+            return original(*args, **kwargs)
+        with as_helper():
+            return original(*args, **kwargs)
+
+    return run
 
 
 def tool_run(original: Function) -> Function:
