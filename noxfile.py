@@ -20,8 +20,8 @@ import nox
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / ".ci" / "tooling"))
 
-from environments import CACHE, TOOLS, adapters, ends, heavy, light, make, newest_pins, pins  # noqa: E402
-from packages import Package, examples, packages, read_requirements, resolve  # noqa: E402
+from environments import CACHE, TOOLS, heavy, light, make, newest_pins, pins  # noqa: E402
+from packages import Package, adapters, ends, examples, packages, read_requirements, resolve  # noqa: E402
 from scripted_server import scripted_server  # noqa: E402
 from summary import slug  # noqa: E402
 
@@ -76,7 +76,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("python", "docs/make_figures.py", "--check")
-    session.run("python", ".ci/tooling/supported.py", "--check")
+    session.run("python", ".ci/tooling/support.py", "--check")
     configuration = CACHE / "importlinter.toml"
     configuration.parent.mkdir(exist_ok=True)
     session.run("python", ".ci/tooling/contracts.py", str(configuration))
@@ -88,7 +88,8 @@ def lint(session: nox.Session) -> None:
 def tooling(session: nox.Session) -> None:
     """The tests of what this file stands on."""
     session.install(*pins("tools"), "pytest", "pytest-asyncio", "packaging")
-    pytest(session, str(ROOT / ".ci" / "tooling" / "tests" / "test_tooling.py"))
+    folder = ROOT / ".ci" / "tooling" / "tests"
+    pytest(session, str(folder / "test_tooling.py"), str(folder / "test_support.py"))
 
 
 @nox.session(venv_backend="none")

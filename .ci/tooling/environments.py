@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import nox
-from packages import ROOT, Needs, Package, examples, packages, read_requirements, resolve
+
+from packages import ROOT, Needs, Package, examples, read_requirements, resolve
 
 CACHE = ROOT / ".cache"
 CONSTRAINTS = ROOT / ".ci" / "constraints"
@@ -25,11 +26,6 @@ TOOLS = ("pytest", "pytest-asyncio", "hypothesis")
 def pins(*kinds: str) -> list[str]:
     """Arguments that hold an environment to `.ci/constraints/<kind>.txt`."""
     return [argument for kind in kinds for argument in ("-c", str(CONSTRAINTS / f"{kind}.txt"))]
-
-
-def ends(package: Package) -> list[str]:
-    """Which ends of its range a package is tested at."""
-    return ["latest", "oldest"] if package.oldest else ["latest"]
 
 
 @dataclass(frozen=True)
@@ -157,8 +153,3 @@ def _refresh(session: nox.Session, folder: Path, needs: Needs) -> None:
 def digest(parts: Iterable[str]) -> str:
     """A short name for a list of texts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
-
-
-def adapters() -> dict[str, Package]:
-    """The packages that stand under the adapter conformance suite."""
-    return {name: package for name, package in packages().items() if (package.tests / "test_conformance.py").exists()}

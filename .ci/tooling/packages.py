@@ -164,3 +164,13 @@ def read_requirements(path: Path) -> list[Requirement]:
 def examples() -> dict[str, Path]:
     """Example folders that say what they need in a `requirements.txt`."""
     return {path.parent.name: path.parent for path in sorted((ROOT / "examples").glob("*/requirements.txt"))}
+
+
+def adapters() -> dict[str, Package]:
+    """The packages that stand under the adapter conformance suite."""
+    return {name: package for name, package in packages().items() if (package.tests / "test_conformance.py").exists()}
+
+
+def ends(package: Package) -> list[str]:
+    """Which ends of its range a package is tested at."""
+    return ["latest", "oldest"] if package.oldest else ["latest"]

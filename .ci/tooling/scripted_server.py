@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import nox
+
 from environments import ROOT, heavy
 
 _running: dict[int, str] = {}
@@ -20,11 +21,11 @@ def scripted_server(session: nox.Session, letters: int = 6) -> str:
     `letters`: how many letters of the model's own choice end a text, see `integration-tests/scripted_model.py`.
     """
     if letters not in _running:
-        _running[letters] = _start(session, heavy(session), letters)
+        _running[letters] = _start(heavy(session), letters)
     return _running[letters]
 
 
-def _start(session: nox.Session, python: str, letters: int) -> str:
+def _start(python: str, letters: int) -> str:
     folder = tempfile.TemporaryDirectory(prefix="leyden-scripted-")
     atexit.register(folder.cleanup)
     program = str(ROOT / "integration-tests" / "scripted_model.py")
@@ -37,7 +38,7 @@ def _start(session: nox.Session, python: str, letters: int) -> str:
     for line in server.stdout:  # ends when the server does
         if line.startswith("serving "):
             return line.split(" at ")[1].split("/v1")[0]
-    session.error(f"the scripted server did not start: {Path(log.name).read_text()[-3000:]}")
+    raise RuntimeError(f"the scripted server did not start: {Path(log.name).read_text()[-3000:]}")
 
 
 def _stop(server: subprocess.Popen[str]) -> None:
