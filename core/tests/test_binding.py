@@ -58,7 +58,7 @@ def test_a_marked_agent_gets_one_stand_in(adapter: list[Any], model: object) -> 
 
 
 def test_what_no_adapter_can_swap_fails_loudly(adapter: list[Any]) -> None:
-    with recorded_attempt({"default": ENDPOINT}, {"writer": "default"}) as attempt, leyden.agent("writer"):
+    with recorded_attempt({"default": ENDPOINT}, {"writer": "default"}) as attempt, leyden.agent("writer"):  # noqa: SIM117
         with pytest.raises(RoutingError) as caught:
             binding.bound(12345)
     assert "does not speak the OpenAI protocol" in str(caught.value)
@@ -66,8 +66,9 @@ def test_what_no_adapter_can_swap_fails_loudly(adapter: list[Any]) -> None:
 
 
 def test_an_adapter_may_say_why(adapter: list[Any]) -> None:
-    with recorded_attempt({"default": ENDPOINT}, {"writer": "default"}) as attempt, leyden.agent("writer"):
-        caught = pytest.raises(RoutingError, binding.bound, Unbindable())
+    with recorded_attempt({"default": ENDPOINT}, {"writer": "default"}) as attempt, leyden.agent("writer"):  # noqa: SIM117
+        with pytest.raises(RoutingError) as caught:
+            binding.bound(Unbindable())
     assert attempt.scope.failures == [caught.value]
     assert str(caught.value) == "pip install the-openai-part"
 

@@ -86,7 +86,7 @@ class Base:
     """Capability → why the framework or the app has none."""
     volatile: ClassVar[tuple[str, ...]] = ()
     """Names of request fields that differ from run to run in this framework (ids, dates)."""
-    rollouts: ClassVar[int] = 1000
+    rollouts: ClassVar[int] = int(os.environ.get("LEYDEN_TEST_ROLLOUTS") or 1000)
     """Length of the endurance test, which is skipped on a real server."""
 
     @pytest.fixture(autouse=True)

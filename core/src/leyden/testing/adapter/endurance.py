@@ -34,11 +34,19 @@ class EnduranceRules(Base):
         done = 0
         seen: list[float] = []
 
-        async def rollout(number: int) -> None:
+        async def ask(app: AgentApp, number: int) -> RecordedAttempt:
+            with self.marked(server, self.app.writer) as attempt:
+                await app.run(QUESTION.replace("17", str(10_000 + number)))
+            return attempt
+
+        async def rollout(shared: AgentApp, number: int) -> None:
             nonlocal done
-            async with at_once, self.made(provider, server) as app:
-                with self.marked(server, self.app.writer) as attempt:
-                    await app.run(QUESTION.replace("17", str(10_000 + number)))
+            async with at_once:
+                if self.app.shareable:
+                    attempt = await ask(shared, number)
+                else:
+                    async with self.made(provider, server) as app:
+                        attempt = await ask(app, number)
             self.check_callers(attempt)
             self.check_own_words(attempt, f"word-{10_000 + number}")
             assert len(transitions(attempt.spans)) == len(
@@ -49,6 +57,7 @@ class EnduranceRules(Base):
                 gc.collect()
                 seen.append(resident_mib())
 
-        await asyncio.gather(*(rollout(number) for number in range(self.rollouts)))
+        async with self.made(provider, server) as shared:
+            await asyncio.gather(*(rollout(shared, number) for number in range(self.rollouts)))
         warm, end = seen
         assert end <= 1.1 * warm + 8, f"memory grew from {warm:.0f} to {end:.0f} MiB"
