@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import nox
+from packaging.requirements import Requirement
 
-from packages import ROOT, Needs, Package, examples, read_requirements, resolve
+from packages import ROOT, Needs, Package, adapters, examples, read_requirements, resolve
 
 CACHE = ROOT / ".cache"
 CONSTRAINTS = ROOT / ".ci" / "constraints"
@@ -76,10 +77,19 @@ def newest_pins(package: Package) -> list[str]:
 def combined(name: str, needs: Needs, more: Sequence[str], kinds: Sequence[str]) -> Light:
     """An environment of these packages, editable, with `more` from outside held to these constraints."""
     kinds = ["tools", *kinds]
-    files = [CONSTRAINTS / f"{kind}.txt" for kind in kinds]
+    files = [path for kind in kinds if (path := CONSTRAINTS / f"{kind}.txt").exists()]
     files += [package.folder / "pyproject.toml" for package in needs.local]
     outside = sorted({*more, *map(str, needs.outside)})
     return Light(name, [*pins(*kinds), *needs.editable, *outside], files)
+
+
+def together() -> Light:
+    """All adapters in one environment, at the newest versions that fit together."""
+    chosen = list(adapters().values())
+    needs = resolve(Requirement(package.distribution) for package in chosen)
+    frameworks = [str(requirement) for local in needs.local for requirement in local.supported]
+    more = [*frameworks, *(text for package in chosen for text in package.test_requirements), *TOOLS]
+    return combined("together", needs, more, ["together"])
 
 
 def make(session: nox.Session, wanted: Light) -> str:
