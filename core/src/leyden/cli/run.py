@@ -250,11 +250,14 @@ class Run:
         why = f": {episode.rollout.reason}" if episode.rollout.reason else ""
         if not self._instrumented and not why:
             yield UNINSTRUMENTED
-        by = ", ".join(f"{agent} {count}" for agent, count in sorted(report.agents.items()))
-        yield (
-            f"LLM calls: {report.total('seen')} seen{f' ({by})' if by else ''}, {report.attributed} of a known agent, "
-            f"{report.routed} routed to a policy, {report.total('trainable')} usable for training"
-        )
+        if report.total("seen"):
+            by = ", ".join(f"{agent} {count}" for agent, count in sorted(report.agents.items()))
+            yield (
+                f"LLM calls: {report.total('seen')} seen ({by}), {report.attributed} of a known agent, {report.routed} routed "
+                f"to a policy, {report.total('trainable')} usable for training"
+            )
+        elif self._instrumented:
+            yield "LLM calls: none seen; if there were some, the plugin of the client is missing (leyden plugins)"
         for reason, count in report.dropped.most_common():
             yield f"  left out {count}: {reason}"
         if report.agents.get(UNKNOWN_AGENT):

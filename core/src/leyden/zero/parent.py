@@ -101,7 +101,7 @@ class Recording:
             self.processes.add(note.process)
         if note.failure is not None:
             name, message = note.failure
-            kind = getattr(errors, name, RoutingError)
+            kind = getattr(errors, name, None)
             known = isinstance(kind, type) and issubclass(kind, RoutingError)
             self._scope.failures.append(kind(message) if known else RoutingError(f"{name}: {message}"))
         if note.raised is not None:
