@@ -1,0 +1,27 @@
+"""LightningRL's settings for this task, and where the run is kept. Paths are relative to the folder it is started in."""
+
+from typing import Any
+
+LEARNING: dict[str, Any] = {
+    "model": "data/model",
+    "tasks_per_step": 10,
+    "group_size": 8,
+    "steps": 6,
+    "learning_rate": 2e-5,
+    # Against the whole step, not the own group alone: a group that is wrong throughout still unlearns its wrong answer.
+    "baseline": "batch_mean",
+    "scale": "batch_std",
+    "zero_variance": "keep",
+    "max_prompt_tokens": 360,
+    "max_response_tokens": 24,
+    "server_kv_bytes": 256 << 20,
+    # How the policy's vLLM server finds the tool call in what the model writes: [calculate(expression="5+4")]
+    "server_arguments": ("--enable-auto-tool-choice", "--tool-call-parser", "pythonic"),
+}
+
+RUN: dict[str, Any] = {
+    "tasks": "data/train.jsonl",
+    "val_tasks": "data/val.jsonl",
+    "store": "sqlite:///data/store.db",
+    "external_runners": True,  # `leyden runner`, in the environment that has AutoGen, does the rollouts
+}
