@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 # LangChain shares one async client among all models of a process: it must live in one event loop.
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 RIGHT = "SELECT code FROM statuses WHERE phrase = 'Not Found'"
 TASK = {"database": "web", "question": "Which code has the phrase Not Found?", "gold": RIGHT}
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
+async def client(example: SimpleNamespace) -> AsyncIterator[None]:
+    """Close the agents' client in the loop that it was used in."""
+    yield
+    await example.agent.writer_model.root_async_client.close()
 
 
 async def ask(example: SimpleNamespace) -> Any:

@@ -1,0 +1,30 @@
+"""LightningRL's settings for this task, and what it is trained on. Paths are relative to the folder it is started in."""
+
+from pathlib import Path
+from typing import Any
+
+TEMPLATE = Path(__file__).with_name("chat_template.jinja")
+TOOLS = ("--chat-template", str(TEMPLATE), "--enable-auto-tool-choice", "--tool-call-parser", "pythonic")
+"""What a vLLM server needs so that SmolLM2, whose own template knows no tools, can call one."""
+
+LEARNING: dict[str, Any] = {
+    "model": "data/model",
+    "tasks_per_step": 10,
+    "group_size": 6,
+    "steps": 8,
+    "learning_rate": 2e-5,
+    # Against the whole step, not the own group alone: a group that is wrong throughout still unlearns its wrong answer.
+    "baseline": "batch_mean",
+    "scale": "batch_std",
+    "zero_variance": "keep",
+    "max_prompt_tokens": 320,
+    "max_response_tokens": 24,
+    "server_kv_bytes": 256 << 20,
+    "server_arguments": TOOLS,
+}
+
+RUN: dict[str, Any] = {
+    "tasks": "data/train.jsonl",
+    "val_tasks": "data/val.jsonl",
+    "concurrency": 60,
+}
