@@ -8,7 +8,8 @@ from typing import Any
 
 from leyden.hookspecs import AgentInfo, Check, PluginInfo, Undo, hookimpl
 from leyden.patching import outside
-from leyden_langchain import identity
+from leyden.types import Endpoint
+from leyden_langchain import identity, stand_in
 from leyden_langchain.package import FRAMEWORK, IMPORTS, SUPPORTED
 from leyden_langchain.patches import patches
 
@@ -37,6 +38,12 @@ def leyden_discover(target: object) -> list[AgentInfo] | None:
 def leyden_run(target: object, task: Any) -> Awaitable[Any] | None:
     """Run a runnable on a task."""
     return target.ainvoke(task) if is_runnable(target) else None  # type: ignore[attr-defined]
+
+
+@hookimpl
+def leyden_bind(model: object, endpoint: Endpoint) -> object | None:
+    """A `ChatOpenAI` in the place of a chat model of another protocol."""
+    return stand_in.make_stand_in(model, endpoint) if stand_in.is_chat_model(model) else None
 
 
 @hookimpl

@@ -8,10 +8,11 @@ run name that the user gave from a default one, and abandoned streams end no run
 
 from __future__ import annotations
 
-from leyden.patching import Patch, Patches
+from leyden.patching import Function, Patch, Patches
 from leyden_langchain.identity import named_run
 from leyden_langchain.package import SUPPORTED
 from leyden_langchain.spans import tool_arun, tool_run
+from leyden_langchain.stand_in import swapped
 
 VERIFIED = "langchain-core 0.3.68, 1.0.7, 1.8.3"
 
@@ -27,9 +28,14 @@ NAMED: dict[tuple[str, str], tuple[str, ...]] = {
     ("langchain_core.runnables.branch", "RunnableBranch"): _CALLS,
     ("langchain_core.runnables.fallbacks", "RunnableWithFallbacks"): (*_CALLS, *_BATCHES),
     ("langchain_core.runnables.passthrough", "RunnableAssign"): (*_CALLS, *_TRANSFORMS),
-    ("langchain_core.language_models.chat_models", "BaseChatModel"): _CALLS,
 }
 """Public methods that read a run name from their config."""
+
+
+def _chat_model(original: Function) -> Function:
+    """A chat model's call: named first, so that the stand-in is that of the named agent."""
+    return named_run(swapped(original))
+
 
 _TOOLS = "langchain_core.tools.base"
 
@@ -43,6 +49,16 @@ patches = Patches(
             Patch(module, f"{name}.{method}", named_run, f"run names of {name}", VERIFIED)
             for (module, name), methods in NAMED.items()
             for method in methods
+        ),
+        *(
+            Patch(
+                "langchain_core.language_models.chat_models",
+                f"BaseChatModel.{method}",
+                _chat_model,
+                "run names of chat models, and stand-ins for those of other protocols",
+                VERIFIED,
+            )
+            for method in _CALLS
         ),
     ],
 )
