@@ -114,7 +114,10 @@ def _under(supervisor: int) -> None:
 def _end(sink: Spool) -> None:
     """Tell what ended the program, and what was lost on the way."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)  # of an exception that nobody caught
-    if isinstance(error, BaseException):
+    if isinstance(error, KeyboardInterrupt):
+        # Python has yet to end the process by SIGINT, and forgets it where source text is run meanwhile, as imports do.
+        sink.write(Note(raised="KeyboardInterrupt"))
+    elif isinstance(error, BaseException):
         from leyden.attempt import describe, record_exception
 
         record_exception(error)
