@@ -18,10 +18,22 @@ from leyden_openai_agents import clients
 Attempt = Callable[..., AbstractContextManager[RecordedAttempt]]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Two calls of `run_sync` in one thread: the first one shuts the generators of the loop down that the second one uses."""
+    config.addinivalue_line("filterwarnings", "ignore:asynchronous generator .* was scheduled after:ResourceWarning")
+
+
 @pytest.fixture(autouse=True)
 def _no_export() -> None:
     """The SDK's own exporter would send traces to its maker."""
     set_trace_processors([])
+
+
+@pytest.fixture(autouse=True)
+async def _no_connection_is_left() -> AsyncIterator[None]:
+    """Close what the stand-ins have opened."""
+    yield
+    await clients.close()
 
 
 @pytest.fixture
@@ -67,7 +79,6 @@ async def client(provider: FakeModelServer) -> AsyncIterator[AsyncOpenAI]:
     """The agents' client."""
     async with AsyncOpenAI(base_url=provider.base_url, api_key="secret", max_retries=0, timeout=30) as made:
         yield made
-    await clients.close()
 
 
 @pytest.fixture

@@ -75,7 +75,9 @@ def leyden_doctor() -> list[Check]:
     lost = [f"{symbol} is not there" for symbol in patches.missing]
     detail = "; ".join([*([problem] if problem else []), *lost])
     remedy = f"pip install '{SUPPORTED[0]}'" if detail else ""
-    return [Check(name="openai-agents version", ok=not detail, detail=detail or f"openai-agents {version}", remedy=remedy)]
+    return [
+        Check(name="openai-agents version", ok=not detail, detail=detail or f"openai-agents {version}", remedy=remedy)
+    ]
 
 
 def _is(target: object, module: str, name: str) -> bool:

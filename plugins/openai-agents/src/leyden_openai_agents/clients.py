@@ -10,9 +10,14 @@ import asyncio
 import threading
 from typing import Any
 
-from openai import AsyncOpenAI
+import openai
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from leyden.types import Endpoint
+
+HTTP_CLIENT: Any = getattr(openai, "DefaultAsyncHttpx2Client", DefaultAsyncHttpxClient)
+"""The kind of HTTP client that the installed `openai` uses. The one that it makes by itself closes its connections when it
+is forgotten, in whatever event loop then runs, which is an error if theirs has ended."""
 
 Key = tuple[str, str, str]
 
@@ -39,7 +44,9 @@ class Clients:
                     del _clients[old]
             made = _clients.setdefault(loop, {})
             if self._key not in made:
-                made[self._key] = AsyncOpenAI(base_url=self._key[0], api_key=self._key[1], **self._options)
+                base_url, api_key, _ = self._key
+                http = HTTP_CLIENT()
+                made[self._key] = AsyncOpenAI(base_url=base_url, api_key=api_key, http_client=http, **self._options)
             return made[self._key]
 
 

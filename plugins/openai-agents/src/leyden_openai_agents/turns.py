@@ -8,8 +8,9 @@ that guardrails run before, after or beside the turns.
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,12 +29,13 @@ _SERVER_STATE = otel_context.create_key("leyden-openai-agents-server-state")
 
 def turn(original: Function) -> Function:
     """A turn, plain, streamed or resumed, run as its agent."""
+    places = [*inspect.signature(original).parameters]
 
     @functools.wraps(original)
     async def run(*args: Any, **kwargs: Any) -> Any:
         if not tracing.recording():
             return await original(*args, **kwargs)
-        with _entered(args, kwargs):
+        with _entered({**dict(zip(places, args, strict=False)), **kwargs}):
             return await original(*args, **kwargs)
 
     return run
@@ -44,15 +46,14 @@ def history_is_on_the_server() -> bool:
     return bool(otel_context.get_value(_SERVER_STATE))
 
 
-def agent_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def agent_of(given: Mapping[str, Any]) -> Any:
     """The agent that a turn is called for. As of 0.14 it comes in a pair with the one that is run in a sandbox for it."""
-    subject = kwargs.get("bindings") or kwargs.get("agent") or args[1]
-    return getattr(subject, "public_agent", subject)
+    return given["bindings"].public_agent if "bindings" in given else given["agent"]
 
 
 @contextmanager
-def _entered(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
-    entered = _enter(args, kwargs)
+def _entered(given: Mapping[str, Any]) -> Iterator[None]:
+    entered = _enter(given)
     if entered is None:
         yield
         return
@@ -67,11 +68,11 @@ def _entered(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
         opened.end()
 
 
-def _enter(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[trace.Span, Any] | None:
+def _enter(given: Mapping[str, Any]) -> tuple[trace.Span, Any] | None:
     """Open the span and make it current; None if it could not be told which agent it is."""
     try:
-        path, opened = tracing.open_agent(agent_of(args, kwargs).name, FRAMEWORK)
-        stays = kwargs.get("server_conversation_tracker") is not None or kwargs.get("server_manages_conversation")
+        path, opened = tracing.open_agent(agent_of(given).name, FRAMEWORK)
+        stays = given.get("server_conversation_tracker") is not None or given.get("server_manages_conversation")
         context = otel_context.set_value(_SERVER_STATE, bool(stays), with_agent(path))
         return opened, otel_context.attach(trace.set_span_in_context(opened, context))
     except Exception:
