@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,29 @@ def import_only(session: nox.Session, name: str) -> None:
     session.install(*pins("tools"), *built, "pytest", "pytest-asyncio")
     session.env["LEYDEN_WHEEL"] = built[[local.name for local in needs.local].index(package.name)]
     pytest(session, str(ROOT / ".ci" / "tooling" / "tests" / "test_wheel.py"))
+
+
+@nox.session(requires=["wheels"])
+def third_party(session: nox.Session) -> None:
+    """An adapter from outside this repository, for a made-up framework, passes the suite by the public API alone."""
+    with tempfile.TemporaryDirectory(prefix="leyden-third-party-") as place:
+        outside = Path(place)
+        shutil.copytree(ROOT / "integration-tests" / "third_party", outside, dirs_exist_ok=True)
+        session.install(*pins("tools"), "build", "hatchling")
+        for name in ("miniflow", "leyden-miniflow"):
+            build = ["python", "-m", "build", "--no-isolation", "--wheel", "-o", str(outside / "dist")]
+            session.run(*build, str(outside / name), silent=True)
+        ours = [next(WHEELS.glob(f"{module}-*.whl")) for module in ("leyden", "leyden_openai")]
+        built = [*ours, *(outside / "dist").glob("*.whl")]
+        session.install(*pins("tools", "latest"), *map(str, built), "pytest", "pytest-asyncio")
+        session.chdir(outside / "leyden-miniflow")
+        session.env["LEYDEN_TEST_ROLLOUTS"] = "100"
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        session.run(
+            "python", "-P", "-m", "pytest", f"--junitxml={RESULTS / 'third-party.xml'}", "tests", *session.posargs
+        )
+        installed = "import leyden; assert 'site-packages' in leyden.__file__, leyden.__file__"
+        session.run("python", "-P", "-c", installed)
 
 
 # --- the heavy environment ------------------------------------------------------------------------------------------

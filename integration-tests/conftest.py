@@ -18,8 +18,10 @@ from leyden.stores import open_store
 from leyden.testing.server import FakeModelServer
 from leyden.types import Endpoint, Mark, Policy, Resources, RolloutRequest
 
-
 sys.path.insert(0, str(Path(__file__).parent))  # the programs beside the tests
+
+
+collect_ignore = ["third_party"]  # a repository of its own, see the session of that name
 
 
 @dataclass(frozen=True)
