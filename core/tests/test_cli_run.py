@@ -381,6 +381,26 @@ def test_a_mistake_is_one_line_before_anything_starts(
     assert err.startswith(f"error: {message}")
 
 
+def test_a_task_is_tried_as_in_training(tmp_path: Path) -> None:
+    write(tmp_path, "import os, sys; print(sys.argv[1:], os.environ['LEYDEN_TASK'])")
+    task = '{"question": "why?", "n": 1}'
+    code, out, err = leyden(tmp_path, "run", "--task", task, "--", PYTHON, "app.py", "{question}", "{n}", "{{n}}")
+    assert (code, out) == (0, f"['why?', '1', '{{n}}'] {task}\n"), err
+    [rollout] = recorded(tmp_path, "rollouts")
+    assert rollout["task"] == {"question": "why?", "n": 1}
+    code, out, err = leyden(tmp_path, "run", "--task", task, "--", PYTHON, "app.py", "{answer}")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "the arguments name {answer}, which the task has no field for (it has: task, question, n)" in err
+
+
+def test_what_the_system_refuses_to_start_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, "no program of any kind", "app")
+    (tmp_path / "app").chmod(0o755)
+    code, out, err = leyden(tmp_path, "run", "--", "./app")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: './app' cannot be started: ")
+
+
 def test_a_store_with_waiting_work_is_refused(tmp_path: Path) -> None:
     code = "import asyncio; from leyden.stores import open_store; from leyden.types import RolloutRequest\n"
     code += (

@@ -72,6 +72,18 @@ def test_a_full_disk_leaves_whole_notes(tmp_path: Path, monkeypatch: pytest.Monk
     assert [note.span and note.span.sequence for note in Reader(tmp_path).notes()] == [1, 3]
 
 
+def test_what_was_read_of_a_long_run_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "FULL", 200)
+    writer, reader, read = Spool(tmp_path), Reader(tmp_path), []
+    for number in range(1, 101):
+        writer.emit(span(number))
+        if number % 7 == 0:
+            read += [note.span.sequence for note in reader.notes() if note.span]
+            assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 300
+    read += [note.span.sequence for note in reader.notes() if note.span]
+    assert sorted(read) == list(range(1, 101))
+
+
 def test_a_file_that_is_broken_costs_its_rest_and_no_other(tmp_path: Path) -> None:
     Spool(tmp_path).emit(span(1))
     (tmp_path / "0-broken.spans").write_bytes((3).to_bytes(4, "big") + b"\xc1\xc1\xc1")

@@ -42,7 +42,10 @@ PATIENCE_S = 10.0
     "--policy", "policies", multiple=True, metavar="[NAME=]MODEL@URL",
     help="Where the marked agents of policy NAME (default: default) go; repeatable.",
 )  # fmt: skip
-@click.option("--task", metavar="JSON", help="The task to record the run under (default: the program's arguments).")
+@click.option(
+    "--task", metavar="JSON",
+    help="The task of the run: it takes the place of {field} in the arguments, and is in LEYDEN_TASK, as in training.",
+)  # fmt: skip
 def run(
     url: str | None, marked: Sequence[str], policies: Sequence[str], task: str | None, program: Sequence[str]
 ) -> NoReturn:
@@ -50,11 +53,16 @@ def run(
 
     Its input, output and exit status are passed through, signals too. Without marks it runs even if it cannot be recorded.
     """
+    from leyden.program import VARIABLE, arguments
     from leyden.zero.parent import check_command
 
     check_command(program)
     resources = _resources(marked, policies)
-    one = Run(program, _task(task, program), resources)
+    content = _task(task, program)
+    if task is not None:
+        program = arguments(program, content)
+        os.environ[VARIABLE] = json.dumps(content)
+    one = Run(program, content, resources)
     try:
         where = _store(url, program)
     except ConfigError as error:
@@ -181,15 +189,14 @@ class Run:
             work = asyncio.create_task(runner.run())
             ready: set[asyncio.Future[Any]] = {work, self._process}
             await asyncio.wait(ready, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
-            if not self._process.done():
-                work.cancel()
-                raise StoreUnavailable(f"the run could not be claimed from {where.url} in {PATIENCE_S:g} s")
-            code = await self._process.result().wait()
             try:
-                failed = await asyncio.wait_for(self._finish(store, runner, work, where), PATIENCE_S)
-            except Exception as error:
-                click.echo(f"leyden: the end of the run could not be recorded: {error!r}", err=True)
-                failed = False
+                if not self._process.done():
+                    raise StoreUnavailable(f"the run could not be claimed from {where.url} in {PATIENCE_S:g} s")
+                code = await self._process.result().wait()
+                failed = await self._finish(store, runner, where)
+            finally:
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
         return 128 - code if code < 0 else 2 if failed and code == 0 else code
 
     async def _enqueue(self, store: LightningStore, where: Where) -> None:
@@ -211,12 +218,12 @@ class Run:
         if scope is None or scope.rollout.id != self._rollout:
             raise ConfigError("leyden run does no work of other runs")
         with Recording(scope) as recording, _Signals() as signals:
-            process = Process(
-                self._program,
-                environment=recording.environment(os.environ),
-                alone=not signals.shared,
-                kill_group=False,
-            )
+            environment = recording.environment(os.environ)
+            try:
+                process = Process(self._program, environment=environment, alone=not signals.shared, kill_group=False)
+            except ConfigError as error:
+                self._process.set_exception(error)
+                return
             self.started = True
             signals.to(process)
             self._process.set_result(process)
@@ -230,14 +237,19 @@ class Run:
         if code != 0 and not scope.failures:
             raise ProgramFailed(": ".join(filter(None, (how(code), recording.raised))))
 
-    async def _finish(self, store: LightningStore, runner: Runner, work: asyncio.Task[None], where: Where) -> bool:
-        """Wait until the end is in the store, and tell it; returns whether a marked agent's call was not routed."""
+    async def _finish(self, store: LightningStore, runner: Runner, where: Where) -> bool:
+        """Wait until the end is in the store, and tell it; returns whether the run failed."""
         from leyden.cli.inspect import _episode
 
-        [rollout] = await store.wait([self._rollout])
-        runner.stop()
-        await asyncio.gather(work, return_exceptions=True)
-        episode = await _episode(store, rollout)
+        try:
+            ended = await store.wait([self._rollout], timeout_s=PATIENCE_S)
+            runner.stop()
+            if not ended:
+                raise StoreUnavailable(f"{where.url} did not take it in {PATIENCE_S:g} s")
+            episode = await _episode(store, ended[0])
+        except Exception as error:  # the program has done its work, and that is what counts
+            click.echo(f"leyden: the end of the run could not be recorded: {error}", err=True)
+            return False
         for line in self._report(episode, where):
             click.echo(f"leyden: {line}", err=True)
         return not episode.succeeded

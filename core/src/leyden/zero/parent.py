@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import tempfile
@@ -89,7 +90,8 @@ class Recording:
         """Take in what comes, until this task is cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
-            self.take()
+            with contextlib.suppress(OSError):  # what cannot be read now is read later
+                self.take()
 
     def take(self) -> None:
         """Take in what was written since the last time."""
@@ -100,10 +102,7 @@ class Recording:
         if note.process:
             self.processes.add(note.process)
         if note.failure is not None:
-            name, message = note.failure
-            kind = getattr(errors, name, None)
-            known = isinstance(kind, type) and issubclass(kind, RoutingError)
-            self._scope.failures.append(kind(message) if known else RoutingError(f"{name}: {message}"))
+            self._scope.failures.append(_error(*note.failure))
         if note.raised is not None:
             self.raised = note.raised
         if note.span is not None:
@@ -134,6 +133,14 @@ class Recording:
         self.take()
         if not self.processes and self._scope.resources.marks:
             raise RoutingError(f"agents are marked, but {UNINSTRUMENTED}")
+
+
+def _error(name: str, message: str) -> RoutingError:
+    """A routing error of another process, as the one that it was."""
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, RoutingError):
+        return kind(message)
+    return RoutingError(f"{name}: {message}")
 
 
 def check_command(command: Sequence[str]) -> None:

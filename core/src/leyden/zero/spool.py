@@ -25,6 +25,9 @@ from leyden.types import Resources, Rollout, Span, Struct
 
 ATTEMPT, FIRST, MARKED, REFUSED, SPANS = "attempt", "first", "marked", "refused", ".spans"
 
+FULL = 16 * 2**20
+"""Bytes after which a process goes on in another file, so that the reader can delete what it has read."""
+
 _LENGTH = 4
 """Bytes of the length before a note (big-endian)."""
 
@@ -97,6 +100,9 @@ class Spool:
                 self.dropped += note.span is not None
 
     def _append(self, data: bytes) -> None:
+        if self._file is not None and os.fstat(self._file).st_size >= FULL:
+            os.close(self._file)
+            self._file = None
         if self._file is None:
             name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}{SPANS}"
             flags = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY
@@ -136,6 +142,9 @@ class Reader:
                 file.seek(start)
                 data = file.read()
             yield from self._notes(path, start, data)
+            if self._read.get(path, 0) >= FULL:  # its process writes another one by now
+                path.unlink()
+                del self._read[path]
 
     def _notes(self, path: Path, start: int, data: bytes) -> Iterator[Note]:
         place = 0
