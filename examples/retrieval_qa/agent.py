@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ answerer = Agent(
     name="answerer",
     instructions="Name the function.",
     model=model,
-    model_settings=ModelSettings(temperature=0, max_tokens=20),
+    model_settings=ModelSettings(temperature=0, max_tokens=12),
 )
 
 
@@ -94,7 +95,8 @@ async def ask(question: str) -> Answer:
     if not passage:
         return Answer("", UNKNOWN)
     told = await Runner.run(answerer, [*ANSWERS, {"role": "user", "content": passage}])
-    return Answer(passage, str(told.final_output).strip())
+    named = re.match(r"\s*([\w.]*\w)", str(told.final_output))
+    return Answer(passage, named[1] if named else UNKNOWN)
 
 
 def score(answer: Answer, task: Mapping[str, Any]) -> float:

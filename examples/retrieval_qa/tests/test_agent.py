@@ -53,11 +53,18 @@ async def test_no_search_or_nothing_found_is_no_answer(example: SimpleNamespace,
     assert await example.plain.solve(TASK) == 0.0
 
 
-@pytest.mark.parametrize("reply", ["rmtree", "shutil.rmtree deletes a tree", "os.remove", ""])
+@pytest.mark.parametrize("reply", ["rmtree", "It is shutil.rmtree", "os.remove", "?", ""])
 async def test_anything_but_the_name_scores_nothing(example: SimpleNamespace, script: Any, reply: str) -> None:
     script.calls("recursively delete tree")
     script.answer = reply
     assert await example.plain.solve(TASK) == 0.0
+
+
+@pytest.mark.parametrize("reply", ["shutil.rmtree: Recursively delete", " shutil.rmtree.", "shutil.rmtree()"])
+async def test_what_follows_the_name_does_not_count(example: SimpleNamespace, script: Any, reply: str) -> None:
+    script.calls("recursively delete tree")
+    script.answer = reply
+    assert await example.plain.solve(TASK) == 1.0
 
 
 async def test_no_agent_sees_the_right_answer(example: SimpleNamespace, script: Any) -> None:
