@@ -108,7 +108,11 @@ def stand_in(client: Any, endpoint: Endpoint) -> object:
         multiple_system_messages=bool(given.get("multiple_system_messages")),
     )
     return OpenAIChatCompletionClient(
-        model=endpoint.model, base_url=endpoint.base_url, api_key=endpoint.api_key, model_info=info
+        model=endpoint.model,
+        base_url=endpoint.base_url,
+        api_key=endpoint.api_key,
+        model_info=info,
+        default_headers={"connection": "close"},  # nobody closes a stand-in, and event loops come and go around it
     )
 
 
