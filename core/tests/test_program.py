@@ -196,6 +196,8 @@ async def test_the_score_function_gives_the_reward(tmp_path: Path) -> None:
     assert (none.succeeded, none.reward) == (True, None)
     [wrong] = await ran(Program([PYTHON, app], score=f"{scores}:wrong"), 1)
     assert (wrong.rollout.reason or "").startswith("LookupError: no such answer: 2 (at scores.py:9 in wrong)")
+    [own] = await ran(Program([PYTHON, write(tmp_path, "import leyden; leyden.emit_reward(4)", "own.py")]), 1)
+    assert (own.reward, capture_report([own]).why_no_reward.total()) == (4.0, 0)
     [text] = await ran(Program([PYTHON, write(tmp_path, "print('a word')", "word.py")]), 1)
     assert (text.succeeded, text.reward) == (True, None)
     report = capture_report([none, text])

@@ -109,6 +109,27 @@ def test_a_forked_child_writes_a_file_of_its_own(tmp_path: Path) -> None:
     assert sorted(note.span.sequence for note in Reader(tmp_path).notes() if note.span) == [1, 2, 3]
 
 
+def test_a_program_that_closes_every_descriptor_gets_nothing_of_ours_into_its_files(tmp_path: Path) -> None:
+    writer = Spool(tmp_path)
+    writer.emit(span(1))
+    assert writer._file is not None
+    os.close(writer._file)
+    writer.emit(span(2))
+    number = writer._file
+    os.close(number)
+    own = os.open(tmp_path / "own", os.O_CREAT | os.O_WRONLY)
+    try:
+        assert own == number  # the lowest free one
+        writer.emit(span(3))
+        writer.forked()
+        writer.emit(span(4))
+        assert os.fstat(own).st_size == 0  # still there, and still empty
+    finally:
+        os.close(own)
+    assert sorted(note.span.sequence for note in Reader(tmp_path).notes() if note.span) == [1, 2, 3, 4]
+    assert writer.dropped == 0
+
+
 def test_what_a_program_is_told_comes_back(tmp_path: Path) -> None:
     rollout = Rollout(id="r", task={"question": "é", "n": [1, None]}, status="running", created_at=1.5)
     for marks in ((), (Mark(selector="writer"),)):
@@ -143,7 +164,7 @@ def test_a_recording_takes_in_spans_failures_and_losses() -> None:
             writer.dropped = 2
             writer.write(Note(raised="KeyError: 'x'"))
         assert attempt.scope.next_sequence() > 5001 > number
-    assert (recording.processes, recording.spans, recording.raised) == ({7}, 1, "KeyError: 'x'")
+    assert (recording.processes, recording.rewarded, recording.raised) == ({7}, False, "KeyError: 'x'")
     assert [(type(error), str(error)) for error in attempt.scope.failures] == [
         (MissingTokenIds, "no ids"),
         (RoutingError, "SomethingElse: odd"),

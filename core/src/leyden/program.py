@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -58,6 +59,7 @@ class Program:
         if not command:
             raise ConfigError("there is no program to run: write it behind --, say -- python app.py {question}")
         self.command = tuple(command)
+        self.__qualname__ = shlex.join(command)
         self.directory = os.path.abspath(directory or ".")
         check_command(self.command)
         target = None if score is None else _score_target(score)
@@ -72,9 +74,6 @@ class Program:
             },
             title=title(self.command),
         )
-
-    def __repr__(self) -> str:
-        return " ".join(self.command)
 
     def check_tasks(self, tasks: Sequence[Any], what: str = "tasks") -> None:
         """Raise `ConfigError` for a placeholder that not every task has a field for."""
@@ -102,7 +101,7 @@ class Program:
         if code != 0:
             raise ProgramFailed(": ".join(filter(None, (how(code), out.error))))
         value, why = await self._reward(task, out.text)
-        if value is None:
+        if value is None and not recording.rewarded:
             emit_object(NO_REWARD, why)
         return value
 

@@ -47,7 +47,8 @@ class Recording:
         """Ids of the Python processes that were set up."""
         self.raised: str | None = None
         """The exception that ended a process of the program; the last one if there were several."""
-        self.spans = 0
+        self.rewarded = False
+        """Whether the program gave the rollout's reward itself (`leyden.emit_reward`)."""
         self._scope, self._supervisor = scope, supervisor
         self._last = 0
         self._dropped = 0
@@ -107,7 +108,8 @@ class Recording:
             self.raised = note.raised
         if note.span is not None:
             self._last = max(self._last, note.span.sequence)
-            self.spans += 1
+            reward = note.span.reward
+            self.rewarded = self.rewarded or (reward is not None and not reward.targeted)
             self._scope.sink.emit(note.span if note.span.parent_id else replace(note.span, parent_id=self._parent))
         self._dropped += note.dropped
 

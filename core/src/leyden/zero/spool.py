@@ -12,7 +12,6 @@ nothing of what had ended. Nothing needs flushing, and no process but the parent
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import uuid
@@ -81,6 +80,8 @@ class Spool:
         self.dropped = 0
         self._directory = directory
         self._file: int | None = None
+        self._identity = (0, 0)
+        """Device and inode of our file."""
         self._lock = threading.Lock()
 
     def emit(self, span: Span) -> None:
@@ -100,26 +101,42 @@ class Spool:
                 self.dropped += note.span is not None
 
     def _append(self, data: bytes) -> None:
-        if self._file is not None and os.fstat(self._file).st_size >= FULL:
-            os.close(self._file)
-            self._file = None
-        if self._file is None:
+        end = self._size()
+        if end is None or end >= FULL:
+            self._close()
             name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}{SPANS}"
             flags = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY
-            self._file = os.open(self._directory / name, flags, 0o600)
-        end = os.fstat(self._file).st_size
+            file = os.open(self._directory / name, flags, 0o600)
+            status = os.fstat(file)
+            self._file, self._identity, end = file, (status.st_dev, status.st_ino), 0
+        assert self._file is not None
         if os.write(self._file, data) < len(data):  # a full disk
             os.ftruncate(self._file, end)
             raise OSError("the disk is full")
+
+    def _size(self) -> int | None:
+        """Bytes in our file; None where there is none. A program may close any descriptor and open its own in its place."""
+        if self._file is None:
+            return None
+        try:
+            status = os.fstat(self._file)
+        except OSError:
+            status = None
+        if status is None or (status.st_dev, status.st_ino) != self._identity:
+            self._file = None
+            return None
+        return status.st_size
+
+    def _close(self) -> None:
+        if self._size() is not None and self._file is not None:
+            os.close(self._file)
+        self._file = None
 
     def forked(self) -> None:
         """Give a forked child a file and a lock of its own."""
         self._lock = threading.Lock()
         self.dropped = 0
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                os.close(self._file)
-            self._file = None
+        self._close()
 
 
 class Reader:
