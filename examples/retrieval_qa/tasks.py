@@ -4,7 +4,7 @@
 ``{"question", "answer", "split"}`` a line:
 
 - ``train.jsonl``: 240 questions (``--seed`` draws these only);
-- ``val.jsonl``: 60 questions about functions that training never asks for, in the same three wordings.
+- ``val.jsonl``: 48 questions about functions that training never asks for, in the same three wordings.
 
 The held-out set is the same whatever the seed. Which functions there are depends on the version of Python.
 """
@@ -39,7 +39,7 @@ Test Transform Translate Truncate Unregister Update Wait Wrap Write
 KNOWN = {verb: verb for verb in (*WORDINGS, *VERBS.split())} | {f"{verb}s": verb for verb in WORDINGS}
 ACTIONS = ("Which function can {}?", "How do I {} in Python?", "I want to {}. What do I call?")
 SENTENCE = re.compile(r"([A-Z][a-z]+) ((?:[\w',-]+ ){2,11}[\w'-]+)(?:\.(?=\s|$)|$|(?= [A-Z][a-z]))")
-SIZES = {"train": 240, "val": 60}
+SIZES = {"train": 240, "val": 48}
 HELD_OUT_SEED = 0
 
 

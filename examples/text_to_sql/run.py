@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="of the training tasks")
+    parser.add_argument("--limit", type=float, help="seconds after which the training is told to end")
     options = parser.parse_args()
     tasks.write(HERE / "data", options.seed)
     subprocess.run([sys.executable, HERE.parent / "langgraph_calculator" / "model.py", MODEL], check=True)
@@ -38,10 +40,10 @@ def main() -> int:
     with served(MODEL, name="base", context=512, kv_bytes=64 << 20, log=HERE / "data" / "base.log") as url:
         environment = os.environ | {"BASE_URL": url, "BASE_MODEL": "base"}
         with MemoryWatch() as memory:
-            status = subprocess.run([sys.executable, "train.py"], cwd=HERE, env=environment, check=False).returncode
+            status = train(environment, options.limit)
     made = sorted(set(HERE.glob("runs/*")) - before)
     results = {
-        "command": f"python run.py --seed {options.seed}",
+        "command": " ".join(["python run.py", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d"),
         "cores": len(os.sched_getaffinity(0)),
         "status": status,
@@ -54,6 +56,16 @@ def main() -> int:
     (HERE / "RESULTS.md").write_text(page(results), encoding="utf-8")
     print(page(results))
     return status
+
+
+def train(environment: Mapping[str, str], limit: float | None) -> int:
+    """Run ``train.py`` to its end, or until it is interrupted after ``limit`` seconds; returns its exit status."""
+    process = subprocess.Popen([sys.executable, "train.py"], cwd=HERE, env=environment)
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        return process.wait()
 
 
 def figures(directory: Path) -> dict[str, Any]:
