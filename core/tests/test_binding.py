@@ -82,12 +82,14 @@ def test_a_prompt_reaches_only_what_the_transport_reaches(adapter: list[Any]) ->
         binding.bound(Model())
 
 
-def test_refusing_names_the_agent_and_the_model() -> None:
+@pytest.mark.parametrize("model", [Model(), Model], ids=["object", "class"])
+def test_refusing_names_the_agent_and_the_model(model: object) -> None:
     with recorded_attempt({"default": ENDPOINT}, {"writer": "default"}) as attempt, leyden.agent("writer"):
-        error = binding.refuse(Model(), "its history is on the server")
+        error = binding.refuse(model, "its history is on the server")
     assert attempt.scope.failures == [error]
     assert "agent 'writer' is marked" in str(error)
     assert "its history is on the server" in str(error)
+    assert "test_binding.Model cannot be moved" in str(error)
 
 
 def test_a_forgotten_model_leaves_nothing_behind(adapter: list[Any]) -> None:

@@ -49,7 +49,10 @@ def bound(model: object) -> object | None:
 
 
 def refuse(agent_model: object, why: str) -> RoutingError:
-    """The error of a marked agent's call that cannot be moved to its policy; the attempt's failures have it too."""
+    """The error of a marked agent's call that cannot be moved to its policy; the attempt's failures have it too.
+
+    `agent_model`: the agent's own model object, or its class where a stand-in has outlived it.
+    """
     scope, agent = current_attempt(), calling_agent()
     error = RoutingError(f"agent {agent!r} is marked, but its call of {_name(agent_model)} cannot be moved: {why}")
     if scope is not None:
@@ -89,4 +92,5 @@ def _of(model: object) -> dict[Key, object]:
 
 
 def _name(model: object) -> str:
-    return f"{type(model).__module__}.{type(model).__qualname__}"
+    kind = model if isinstance(model, type) else type(model)
+    return f"{kind.__module__}.{kind.__qualname__}"

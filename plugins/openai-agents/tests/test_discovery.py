@@ -94,7 +94,7 @@ def test_handoffs_of_ones_own_making() -> None:
     async def invoke(context: Any, arguments: str) -> Agent:
         return helper
 
-    given = {"tool_name": "over", "tool_description": "", "input_json_schema": {}}
+    given: dict[str, Any] = {"tool_name": "over", "tool_description": "", "input_json_schema": {}}
     known = Handoff(on_invoke_handoff=invoke, agent_name="helper", **given)
     assert found(known) == {"helper": helper}
 

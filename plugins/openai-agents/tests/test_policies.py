@@ -241,13 +241,14 @@ SERVER_SIDE: dict[str, tuple[dict[str, Any], dict[str, Any], Any, str]] = {
 async def test_what_cannot_be_moved_says_what_to_do(
     run: Any,
     case: str,
-    responses: OpenAIResponsesModel,
+    client: AsyncOpenAI,
     provider: FakeModelServer,
     policy_server: FakeModelServer,
     attempt: Attempt,
 ) -> None:
     more, options, question, said = SERVER_SIDE[case]
-    agent = Agent(name="writer", instructions="Be brief.", model=responses, **more)
+    set_default_openai_client(client)
+    agent = Agent(name="writer", instructions="Be brief.", model="own", **more)
     with attempt("writer") as recorded, pytest.raises(RoutingError, match=said) as caught:
         await run(agent, question, **options)
     assert recorded.scope.failures == [caught.value]

@@ -65,7 +65,8 @@ class Discovery:
             self._walk(inside, path)
         else:
             self._behind(tool.on_invoke_tool, path)
-        for guardrail in [*(tool.tool_input_guardrails or ()), *(tool.tool_output_guardrails or ())]:
+        held: Any = tool
+        for guardrail in [*(held.tool_input_guardrails or ()), *(held.tool_output_guardrails or ())]:
             self._behind(guardrail.guardrail_function, path)
 
     def _behind(self, function: object, parent: str) -> None:

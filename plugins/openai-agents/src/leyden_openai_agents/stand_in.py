@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
@@ -18,17 +17,17 @@ from leyden_openai_agents.clients import Clients
 from leyden_openai_agents.turns import history_is_on_the_server
 
 SERVER_STATE = (
-    "its conversation is kept on OpenAI's server (previous_response_id, auto_previous_response_id or conversation_id), which the "
-    "policy's server does not have. Pass the history along instead (result.to_input_list(), or a session such as SQLiteSession), "
-    "or take the mark off it"
+    "its conversation is kept on OpenAI's server (previous_response_id, auto_previous_response_id or conversation_id), which "
+    "the policy's server does not have. Pass the history along instead (result.to_input_list(), or a session such as "
+    "SQLiteSession), or take the mark off it"
 )
 PROMPT = (
-    "its instructions are a prompt that is kept on OpenAI's server (Agent(prompt=...)). Write them as Agent(instructions=...), or "
-    "take the mark off it"
+    "its instructions are a prompt that is kept on OpenAI's server (Agent(prompt=...)). Write them as "
+    "Agent(instructions=...), or take the mark off it"
 )
 HOSTED = (
-    "its tool {0!r} runs on OpenAI's server, and chat completions know function tools alone. Give it a function tool instead (or an "
-    "agent as a tool that is not marked and has the hosted tool), or take the mark off it"
+    "its tool {0!r} runs on OpenAI's server, and chat completions know function tools alone. Give it a function tool instead "
+    "(or, as a tool, an agent that has the hosted tool and no mark), or take the mark off it"
 )
 UNKNOWN = (
     "the SDK cannot write this conversation as chat completions: {0}. Keep such items from it (in a handoff: "
@@ -45,7 +44,7 @@ class PolicyModel(OpenAIChatCompletionsModel):
 
     def __init__(self, own: object, endpoint: Endpoint) -> None:
         self._clients = Clients(own, endpoint)
-        self._own = weakref.ref(own)
+        self._kind = type(own)  # not the object: the SDK makes a new one for every turn, and lets go of it
         super().__init__(model=endpoint.model, openai_client=self._clients.current())
 
     @property
@@ -97,7 +96,8 @@ class PolicyModel(OpenAIChatCompletionsModel):
         self._check(tools, previous_response_id or conversation_id, prompt)
         given = (system_instructions, input, model_settings, tools, output_schema, handoffs, tracing)
         try:
-            async with aclosing(super().stream_response(*given, **more)) as events:
+            stream: Any = super().stream_response(*given, **more)
+            async with aclosing(stream) as events:
                 async for event in events:
                     yield event
         except UserError as error:
@@ -113,4 +113,4 @@ class PolicyModel(OpenAIChatCompletionsModel):
                 raise self._refused(HOSTED.format(tool.name))
 
     def _refused(self, why: str) -> RoutingError:
-        return refuse(self._own() or self, why)
+        return refuse(self._kind, why)
