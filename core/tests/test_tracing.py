@@ -92,7 +92,6 @@ def test_a_sink_that_fails_never_reaches_the_agent(caplog: pytest.LogCaptureFixt
 def test_a_frameworks_own_provider_can_be_watched() -> None:
     theirs = TracerProvider(shutdown_on_exit=False)
     tracing.watch(theirs)
-    tracing.watch(tracing.provider())
     with recorded_attempt() as attempt, leyden.agent("a"):
         theirs.get_tracer("framework").start_span(
             "execute_tool x", attributes={"gen_ai.operation.name": "execute_tool"}
@@ -101,8 +100,36 @@ def test_a_frameworks_own_provider_can_be_watched() -> None:
 
 
 def test_the_users_tracing_is_left_alone() -> None:
-    with recorded_attempt(), leyden.span("step"):
-        assert trace.get_tracer_provider() is not tracing.provider()
+    """Neither its provider, nor its current span where nothing is recorded, nor the parent of its own spans."""
+    before = trace.get_tracer_provider()
+    theirs = TracerProvider(shutdown_on_exit=False).get_tracer("their")
+    with theirs.start_as_current_span("request") as request, leyden.span("not recorded"):
+        assert trace.get_current_span().get_span_context() == request.get_span_context()
+    with recorded_attempt() as attempt, leyden.span("step"), theirs.start_as_current_span("inner") as inner:
+        assert trace.get_tracer_provider() is before
+    assert attempt.spans[0].span_id == f"{inner.parent.span_id:016x}"  # type: ignore[attr-defined]
+
+
+def test_a_span_takes_what_opentelemetry_allows() -> None:
+    import enum
+
+    class Colour(str, enum.Enum):
+        RED = "red"
+
+    with recorded_attempt() as attempt, leyden.span("step", enum=Colour.RED, odd={1: 2}, none=None) as opened:
+        assert opened.is_recording()
+        opened.set_attributes({"a": True, "b": [1.5, 2.5], "c": ("x",)})
+        opened.add_event("event")
+        opened.record_exception(ValueError("x"))
+        opened.update_name("renamed")
+        opened.set_status(trace.StatusCode.ERROR, "bad")
+    opened.set_attribute("late", 1)
+    opened.set_status(trace.Status(trace.StatusCode.OK))
+    opened.end()
+    (span,) = attempt.spans
+    assert not opened.is_recording()
+    assert span.attributes == {"enum": "red", "odd": "{1: 2}", "a": True, "b": [1.5, 2.5], "c": ["x"]}
+    assert (span.name, span.error) == ("renamed", "bad")
 
 
 def test_otel_variables_do_not_switch_the_recording_off() -> None:

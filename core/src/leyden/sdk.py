@@ -1,16 +1,11 @@
-"""The OpenTelemetry SDK's side of tracing: what is loaded at the first span instead of at `import leyden`."""
+"""The OpenTelemetry SDK's side of tracing: loaded only where another provider is watched."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from opentelemetry import context as otel_context
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanLimits, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON
-
-from leyden.leaf import random_id
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 if TYPE_CHECKING:
     from leyden.tracing import ScopeProcessor
@@ -29,34 +24,3 @@ class Bridge(SpanProcessor):
     def on_end(self, span: ReadableSpan) -> None:
         """A span was ended."""
         self._target.on_end(span)
-
-
-class Ids(IdGenerator):
-    """Ids that do not come from the `random` module, unlike the SDK's own: an agent that seeds it for every rollout would
-    get the same ids again, and would draw other numbers than without Leyden."""
-
-    def generate_span_id(self) -> int:
-        """Eight random bytes."""
-        return random_id(8)
-
-    def generate_trace_id(self) -> int:
-        """Sixteen random bytes."""
-        return random_id(16)
-
-
-def make_provider(target: ScopeProcessor) -> TracerProvider:
-    """A private provider that samples and keeps everything, whatever OTEL_* variables say, and reports to `target` only."""
-    none = SpanLimits.UNSET
-    limits = SpanLimits(
-        max_attributes=none, max_span_attributes=none, max_attribute_length=none, max_span_attribute_length=none
-    )
-    made = TracerProvider(
-        sampler=ALWAYS_ON,
-        resource=Resource({"service.name": "leyden"}),
-        shutdown_on_exit=False,
-        span_limits=limits,
-        id_generator=Ids(),
-    )
-    made._disabled = False  # OTEL_SDK_DISABLED turns off the user's telemetry; these spans are the training data
-    made.add_span_processor(Bridge(target))
-    return made

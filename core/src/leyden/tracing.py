@@ -1,15 +1,14 @@
-"""Leyden's own tracer: OpenTelemetry spans inside an attempt become `leyden.types.Span` and go to the attempt's sink.
+"""Leyden's own tracer: spans inside an attempt become `leyden.types.Span` and go to the attempt's sink.
 
-The provider is private, so a user's tracing set-up is left alone; `watch` adds the same processor to another provider,
-so that spans of a framework's native instrumentation are recorded too.
+A user's tracing set-up is left alone; `watch` records the spans of another provider too, so that a framework's native
+instrumentation counts.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +17,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
 from leyden import attributes, observation
+from leyden.attempt_span import AttemptSpan, AttemptTracer
 from leyden.scope import AttemptScope, child_path, current_agent, current_attempt, with_agent
 from leyden.types import LLMCall, Reward, Span, SpanKind
 
@@ -32,9 +32,9 @@ _OWN = (attributes.ROLLOUT, attributes.ATTEMPT, attributes.SEQUENCE, attributes.
 
 
 class ScopeProcessor:
-    """Stamps rollout, attempt, agent and sequence on every span started inside an attempt, and hands it over at its end.
+    """Gives every span inside an attempt its rollout, attempt, agent and sequence, and hands it over at its end.
 
-    `leyden.sdk.Bridge` is its face towards the OpenTelemetry SDK.
+    `leyden.sdk.Bridge` is its face towards other providers of the OpenTelemetry SDK.
     """
 
     def __init__(self) -> None:
@@ -42,24 +42,36 @@ class ScopeProcessor:
         self._payloads: dict[int, LLMCall | Reward] = {}
         self.dropped = 0
 
+    def started(self, span: AttemptSpan) -> None:
+        """A span of Leyden's own was started."""
+        self._open[span.get_span_context().span_id] = (span.scope, span.sequence, _agent_of(span.attributes, None))
+
     def on_start(self, span: SdkSpan, parent_context: otel_context.Context | None = None) -> None:
+        """A span of a watched provider was started."""
         scope = current_attempt(parent_context)
         context = span.get_span_context()
         if scope is None or scope.closed or context is None:
             return
-        given = (span.attributes or {}).get(attributes.AGENT)
-        agent = given if isinstance(given, str) else current_agent(parent_context)
+        agent = _agent_of(span.attributes or {}, parent_context)
         self._open[context.span_id] = (scope, scope.next_sequence(), agent)
 
+    def finished(self, span: AttemptSpan) -> None:
+        """A span of Leyden's own was ended."""
+        opened = self._open.pop(span.get_span_context().span_id, None)
+        if opened is not None:
+            self._hand_over(opened, lambda: _own_to_span(span, opened[2]))
+
     def on_end(self, span: ReadableSpan) -> None:
+        """A span of a watched provider was ended."""
         context = span.get_span_context()
         opened = self._open.pop(context.span_id, None) if context else None
         payload = self._payloads.pop(context.span_id, None) if context else None
-        if opened is None:
-            return
-        scope, sequence, agent = opened
+        if opened is not None:
+            self._hand_over(opened, lambda: _to_span(span, *opened, payload))
+
+    def _hand_over(self, opened: tuple[AttemptScope, int, str], make: Callable[[], Span]) -> None:
         try:
-            scope.sink.emit(_to_span(span, scope, sequence, agent, payload))
+            opened[0].sink.emit(make())
         except Exception:  # an observer must not break the agent that it observes
             self.dropped += 1
             logger.exception("a span could not be recorded and was dropped")
@@ -67,7 +79,9 @@ class ScopeProcessor:
     def attach(self, span: trace.Span, payload: LLMCall | Reward) -> None:
         """Give an open span the record that OTel attributes would hold only clumsily. No effect outside an attempt."""
         span_id = span.get_span_context().span_id
-        if span_id in self._open:
+        if isinstance(span, AttemptSpan):
+            span.payload = payload
+        elif span_id in self._open:
             self._payloads[span_id] = payload
 
     def forget(self, attempt_id: str) -> int:
@@ -79,15 +93,50 @@ class ScopeProcessor:
         return len(stale)
 
 
-def _to_span(
-    span: ReadableSpan, scope: AttemptScope, sequence: int, agent: str, payload: LLMCall | Reward | None
-) -> Span:
-    """The frozen record of an ended OpenTelemetry span."""
-    context, given = span.get_span_context(), dict(span.attributes or {})
-    assert context is not None
+def _agent_of(given: Mapping[str, Any], context: otel_context.Context | None) -> str:
+    """The agent that a span names, or else the current one."""
+    named = given.get(attributes.AGENT)
+    return named if isinstance(named, str) else current_agent(context)
+
+
+def _kind_of(given: dict[str, Any]) -> SpanKind:
+    """The kind of a span by its attributes; what a `Span` has fields for is taken out of them."""
     kind = given.get(attributes.KIND) or _KIND_OF_OPERATION.get(str(given.get(attributes.OPERATION)), "other")
     for key in _OWN:
         given.pop(key, None)
+    return cast("SpanKind", kind)
+
+
+def _own_to_span(span: AttemptSpan, agent: str) -> Span:
+    """The frozen record of an ended span of Leyden's own."""
+    context, given, payload = span.get_span_context(), span.attributes, span.payload
+    kind = _kind_of(given)
+    return Span(
+        rollout_id=span.scope.rollout.id,
+        attempt_id=span.scope.attempt_id,
+        span_id=f"{context.span_id:016x}",
+        trace_id=f"{context.trace_id:032x}",
+        parent_id=None if span.parent_id is None else f"{span.parent_id:016x}",
+        sequence=span.sequence,
+        name=span.name,
+        kind=kind,
+        agent=agent,
+        start_ns=span.start_ns,
+        end_ns=span.end_ns,
+        error=span.error,
+        attributes=given,
+        call=payload if isinstance(payload, LLMCall) else None,
+        reward=payload if isinstance(payload, Reward) else None,
+    )
+
+
+def _to_span(
+    span: ReadableSpan, scope: AttemptScope, sequence: int, agent: str, payload: LLMCall | Reward | None
+) -> Span:
+    """The frozen record of an ended span of a watched provider."""
+    context, given = span.get_span_context(), dict(span.attributes or {})
+    assert context is not None
+    kind = _kind_of(given)
     error = None
     if span.status.status_code is StatusCode.ERROR:
         error = span.status.description or "error"
@@ -99,7 +148,7 @@ def _to_span(
         parent_id=f"{span.parent.span_id:016x}" if span.parent else None,
         sequence=sequence,
         name=span.name,
-        kind=cast("SpanKind", kind),
+        kind=kind,
         agent=agent,
         start_ns=span.start_time or 0,
         end_ns=span.end_time or 0,
@@ -111,21 +160,7 @@ def _to_span(
 
 
 processor = ScopeProcessor()
-_lock = threading.Lock()
-_provider: TracerProvider | None = None
-_tracer: trace.Tracer | None = None
-
-
-def provider() -> TracerProvider:
-    """Leyden's private tracer provider, made at first use. It samples everything, whatever OTEL_* variables say."""
-    global _provider
-    if _provider is None:
-        with _lock:
-            if _provider is None:
-                from leyden.sdk import make_provider  # only here: the SDK takes as long to import as all of Leyden
-
-                _provider = make_provider(processor)
-    return _provider
+_tracer = AttemptTracer(processor.started, processor.finished)
 
 
 def recording() -> bool:
@@ -135,20 +170,15 @@ def recording() -> bool:
 
 def tracer() -> trace.Tracer:
     """The tracer that adapters open their spans with: Leyden's own, or outside attempts the observed application's."""
-    global _tracer
-    if (observer := observation.current()) is not None and current_attempt() is None:
-        return observer.tracer
-    if _tracer is None:  # making one costs as much as a span
-        _tracer = provider().get_tracer("leyden")
-    return _tracer
+    observer = observation.current()
+    return _tracer if observer is None or current_attempt() is not None else observer.tracer
 
 
 def watch(other: TracerProvider) -> None:
     """Record the spans of another provider too (a framework's native instrumentation)."""
-    from leyden.sdk import Bridge
+    from leyden.sdk import Bridge  # only here: the SDK takes as long to import as all of Leyden
 
-    if other is not provider():
-        other.add_span_processor(Bridge(processor))
+    other.add_span_processor(Bridge(processor))
 
 
 def error_text(error: BaseException) -> str:

@@ -8,7 +8,9 @@ import os
 from collections import deque
 from pathlib import Path
 
+from leyden.testing.adapter.app import AgentApp
 from leyden.testing.adapter.base import QUESTION, Base
+from leyden.testing.recording import RecordedAttempt
 from leyden.testing.server import FakeModelServer
 from leyden.trajectories import transitions
 
