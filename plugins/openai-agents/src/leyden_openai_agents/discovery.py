@@ -66,7 +66,7 @@ class Discovery:
         else:
             self._behind(tool.on_invoke_tool, path)
         held: Any = tool
-        for guardrail in [*(held.tool_input_guardrails or ()), *(held.tool_output_guardrails or ())]:
+        for guardrail in (held.tool_input_guardrails or []) + (held.tool_output_guardrails or []):
             self._behind(guardrail.guardrail_function, path)
 
     def _behind(self, function: object, parent: str) -> None:
@@ -75,7 +75,8 @@ class Discovery:
 
     @staticmethod
     def _guardrails(agent: Agent[Any]) -> list[object]:
-        return [guardrail.guardrail_function for guardrail in [*agent.input_guardrails, *agent.output_guardrails]]
+        ways_in = [guardrail.guardrail_function for guardrail in agent.input_guardrails]
+        return [*ways_in, *(guardrail.guardrail_function for guardrail in agent.output_guardrails)]
 
 
 def taking_over(handoff: Handoff[Any, Any]) -> Agent[Any] | None:
