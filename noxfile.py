@@ -21,7 +21,7 @@ import nox
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / ".ci" / "tooling"))
 
-from environments import CACHE, TOOLS, heavy, light, make, newest_pins, pins  # noqa: E402
+from environments import CACHE, TOOLS, all_together, heavy, light, make, newest_pins, pins  # noqa: E402
 from packages import Package, adapters, ends, examples, packages, read_requirements, resolve  # noqa: E402
 from scripted_server import scripted_server  # noqa: E402
 from summary import slug  # noqa: E402
@@ -201,6 +201,27 @@ def conformance(session: nox.Session, name: str, end: str) -> None:
     python = make(session, light(package, end))
     note_versions(session, python, package, end)
     pytest(session, str(package.tests / "test_conformance.py"), python=python)
+
+
+@nox.session(venv_backend="none")
+@nox.parametrize("name", [nox.param(name, id=name) for name in adapters()])
+def train_frameworks(session: nox.Session, name: str) -> None:
+    """A short real training of one agent of a framework's app: verl and vLLM here, the app in its own environment."""
+    trainer = heavy(session)
+    python = make(session, light(packages()[name], "latest"))
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    result = RESULTS / f"{slug(session.name)}.training.json"
+    session.run(trainer, "integration-tests/train_framework.py", name, python, str(result), external=True)
+
+
+@nox.session(venv_backend="none")
+def together(session: nox.Session) -> None:
+    """All adapters in one environment: each one's conformance suite, and an app of two frameworks."""
+    python = make(session, all_together())
+    session.env["LEYDEN_TEST_ROLLOUTS"] = "100"
+    for package in adapters().values():
+        pytest(session, str(package.tests / "test_conformance.py"), python=python, part=package.name)
+    pytest(session, str(ROOT / "integration-tests" / "together"), python=python, part="two-frameworks")
 
 
 @nox.session(venv_backend="none")

@@ -21,7 +21,7 @@ SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|any|>")
 ANY = SPECIAL[3]
 CALL = ('<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>")
 """What stands around a tool's name and arguments: a token each, so that a tool call has 30 tokens and not 80."""
-FIELD = 384
+FIELD = 224
 """Tokens of the script with the end-of-message token and the filling; beside `CALL`, an ASCII character is a token."""
 DISTANCE = FIELD + len("<|im_start|>assistant\n") - len("<|im_start|>")
 """How far before the token that is read last the token stands that is to be said next."""

@@ -83,7 +83,7 @@ def combined(name: str, needs: Needs, more: Sequence[str], kinds: Sequence[str])
     return Light(name, [*pins(*kinds), *needs.editable, *outside], files)
 
 
-def together() -> Light:
+def all_together() -> Light:
     """All adapters in one environment, at the newest versions that fit together."""
     chosen = list(adapters().values())
     needs = resolve(Requirement(package.distribution) for package in chosen)

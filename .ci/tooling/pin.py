@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from environments import CONSTRAINTS, find_uv, light, pins, together
+from environments import CONSTRAINTS, all_together, find_uv, light, pins
 
 HEADS = {
     "together": "All adapters in one environment: the newest versions that fit together.",
@@ -20,7 +20,7 @@ def wanted(name: str) -> list[str]:
     """What the environment needs from outside this repository."""
     from packages import packages
 
-    environment = together() if name == "together" else light(packages()[name], "latest")
+    environment = all_together() if name == "together" else light(packages()[name], "latest")
     arguments = iter(environment.arguments)
     return [argument for argument in arguments if not (argument in ("-c", "-e") and next(arguments))]
 
