@@ -73,6 +73,14 @@ def test_an_adapter_may_say_why(adapter: list[Any]) -> None:
     assert str(caught.value) == "pip install the-openai-part"
 
 
+def test_a_policy_that_was_not_published_fails_loudly(adapter: list[Any]) -> None:
+    unpublished = pytest.raises(RoutingError, match="must publish it first")
+    with recorded_attempt({}, {"writer": "default"}) as attempt, leyden.agent("writer"), unpublished as caught:
+        binding.bound(Model())
+    assert attempt.scope.failures == [caught.value]
+    assert not adapter
+
+
 def test_a_prompt_reaches_only_what_the_transport_reaches(adapter: list[Any]) -> None:
     with (
         recorded_attempt({"default": Prompt(text="Be kind.", version=1)}, {"writer": "default"}),

@@ -32,10 +32,10 @@ def bound(model: object) -> object | None:
     if scope is None:
         return None
     agent = calling_agent()
-    found = route(agent, scope.resources)
-    if found is None:
-        return None
     try:
+        found = route(agent, scope.resources)
+        if found is None:
+            return None
         if not isinstance(found.policy, Endpoint):
             raise RoutingError(
                 f"agent {agent!r} is marked for the prompt {found.name!r}, but its model {_name(model)} is not called "

@@ -193,6 +193,16 @@ async def test_a_prompt_is_put_into_responses_calls(responses: OpenAIResponsesMo
     assert not recorded.scope.failures
 
 
+async def test_a_policy_that_was_not_published_fails_loudly(
+    run: Any, responses: OpenAIResponsesModel, provider: FakeModelServer
+) -> None:
+    unpublished = pytest.raises(RoutingError, match="must publish it first")
+    with recorded_attempt({}, {"writer": "default"}) as recorded, unpublished as caught:
+        await run(Agent(name="writer", model=responses), "hi")
+    assert recorded.scope.failures == [caught.value]
+    assert not provider.requests
+
+
 async def test_time_out_and_retries_are_those_of_the_agents_client(
     provider: FakeModelServer, policy_server: FakeModelServer, endpoint: Endpoint, attempt: Attempt
 ) -> None:

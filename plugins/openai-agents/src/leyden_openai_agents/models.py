@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from leyden.binding import bound
+from leyden.errors import RoutingError
 from leyden.patching import Function
 from leyden.plugins import calling_agent
 from leyden.routing import route
@@ -31,12 +32,16 @@ def reached(model: object) -> bool:
 
     It sends chat completions to any policy. The Responses API it only gives a prompt: no server returns token ids there.
     """
-    from agents import OpenAIChatCompletionsModel, OpenAIResponsesModel
+    from agents import OpenAIChatCompletionsModel
+    from agents.models.openai_responses import OpenAIResponsesModel, OpenAIResponsesWSModel
 
     if isinstance(model, OpenAIChatCompletionsModel):
         return True
-    if not isinstance(model, OpenAIResponsesModel) or "WS" in type(model).__name__:
+    if not isinstance(model, OpenAIResponsesModel) or isinstance(model, OpenAIResponsesWSModel):
         return False
     scope = current_attempt()
-    found = route(calling_agent(), scope.resources) if scope is not None else None
+    try:
+        found = None if scope is None else route(calling_agent(), scope.resources)
+    except RoutingError:  # `bound` finds it too, and tells the attempt
+        return False
     return found is not None and isinstance(found.policy, Prompt)
