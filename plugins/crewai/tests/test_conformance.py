@@ -47,7 +47,8 @@ class App(AgentApp):
     def llm(self) -> Any:
         access = self.model
         made = LLM(
-            model=f"openai/{access.model}",
+            model=access.model,
+            provider="openai",
             base_url=access.base_url,
             api_key=access.api_key,
             timeout=access.timeout_s,

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 FRAMEWORK = "crewai"
 IMPORTS = ("crewai",)
-SUPPORTED = ("crewai>=1.9,<2",)
+SUPPORTED = ("crewai>=1.10,<2",)
 """PEP 508; the tests run with the lower bound and with the newest release."""

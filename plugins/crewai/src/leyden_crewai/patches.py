@@ -23,7 +23,7 @@ from leyden_crewai.spans import (
     tool_run,
 )
 
-VERIFIED = "crewai 1.9.0, 1.15.30"
+VERIFIED = "crewai 1.10.0, 1.15.30"
 
 _TURN = "the turn of an agent"
 _CONVERSION = "whose call the conversion of an answer is"
@@ -33,11 +33,8 @@ _TOOL = "spans of tools"
 _HELPERS = (
     ("crewai.utilities.planning_handler", "CrewPlanner._handle_crew_planning"),
     ("crewai.tasks.llm_guardrail", "LLMGuardrail.__call__"),
-    ("crewai.agent.core", "Agent._get_knowledge_search_query"),
 )
 _HELPERS_OF_SOME_VERSIONS = (
-    ("crewai.utilities.agent_utils", "summarize_messages"),
-    ("crewai.llms.base_llm", "BaseLLM.summarize_messages"),
     ("crewai.utilities.evaluators.task_evaluator", "TaskEvaluator.evaluate"),
     ("crewai.memory.unified_memory", "Memory.extract_memories"),
     ("crewai.memory.unified_memory", "Memory.recall"),

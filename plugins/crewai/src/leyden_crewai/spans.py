@@ -1,10 +1,10 @@
 """The turns of agents and the calls of tools as spans that are current while they run, so that calls inside them nest.
 
-Whose call is it? An agent's turn is `Agent.execute_task` or `Agent.kickoff`; every model call in it is the agent's, and so
-is the call that brings its answer into the shape of the task's `output_pydantic` or `output_json` afterwards: CrewAI makes
-it with the agent's model, on the agent's answer, for the agent's task. What CrewAI asks for its own ends is a helper call,
-by no agent: the plan of a crew with `planning=True`, memory, the judgement of a guardrail that is text, the summary of a conversation
-that became too long, and the search query for a knowledge base.
+Whose call is it? An agent's turn is `Agent.execute_task` or `Agent.kickoff`; every model call in it is the agent's: its steps,
+its plan, the search query for its knowledge, the summary of its conversation that became too long. So is the call that
+brings its answer into the shape of the task's `output_pydantic` or `output_json` afterwards: CrewAI makes all of these with
+the agent's model, for the agent's task, and will make them with the trained one. What CrewAI asks for its own ends is a
+helper call, by no agent: the plan of a crew with `planning=True`, memory, and the judgement of a guardrail that is text.
 """
 
 from __future__ import annotations
