@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -27,9 +24,6 @@ if TYPE_CHECKING:
     from leyden.store import LightningStore
     from leyden.zero.process import Process
 
-FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-FROM_TERMINAL = ("SIGINT", "SIGQUIT")
-"""What a terminal sends to the whole group that is in its foreground: the program has it already."""
 LEASE_S = 60.0
 PATIENCE_S = 10.0
 """Seconds that the end of the recording waits for a store that does not answer."""
@@ -213,11 +207,12 @@ class Run:
         from leyden.scope import current_attempt
         from leyden.zero.parent import Recording
         from leyden.zero.process import Process, how
+        from leyden.zero.signals import Signals
 
         scope = current_attempt()
         if scope is None or scope.rollout.id != self._rollout:
             raise ConfigError("leyden run does no work of other runs")
-        with Recording(scope) as recording, _Signals() as signals:
+        with Recording(scope) as recording, Signals() as signals:
             environment = recording.environment(os.environ)
             try:
                 process = Process(self._program, environment=environment, alone=not signals.shared, kill_group=False)
@@ -278,53 +273,3 @@ class Run:
                 "agent in the program: with leyden.agent('…')"
             )
         yield f"the run {episode.rollout.status}{why}; look at it: leyden show {self._rollout}{where.option}"
-
-
-class _Signals(AbstractContextManager["_Signals"]):
-    """Hands signals on to the program. `shared`: the terminal sends its own to the program too, as to a group of its."""
-
-    def __init__(self) -> None:
-        self.shared = _in_foreground()
-        self._loop = asyncio.get_running_loop()
-        self._process: Process | None = None
-        self._early: list[int] = []
-        self._taken: list[int] = []
-        for name in FORWARDED:
-            number = getattr(signal, name, None)
-            if number is None or signal.getsignal(number) is signal.SIG_IGN:  # ignored here is ignored there
-                continue
-            silent = self.shared and name in FROM_TERMINAL
-            self._loop.add_signal_handler(number, (lambda _: None) if silent else self._forward, number)
-            self._taken.append(number)
-
-    def to(self, process: Process) -> None:
-        """The program is there; what came before goes to it now."""
-        self._process = process
-        for number in self._early:
-            process.signal(number)
-
-    def _forward(self, number: int) -> None:
-        if self._process is None:
-            self._early.append(number)
-        else:
-            self._process.signal(number)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        for number in self._taken:
-            self._loop.remove_signal_handler(number)
-
-
-def _in_foreground() -> bool:
-    """Whether this process's group is the one that a terminal sends its signals to."""
-    try:
-        terminal = os.open(os.ctermid(), os.O_RDWR | os.O_NOCTTY)
-    except (AttributeError, OSError):
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
