@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -126,6 +128,17 @@ async def test_each_rollout_of_a_team_begins_where_the_team_began(
     assert "known" in first[1]
     assert "task N" in first[0]
     assert all(other == first for other in others)
+
+
+async def test_a_team_that_was_run_is_forgotten_with_its_last_user(assistant: Agents) -> None:
+    team = RoundRobinGroupChat([assistant("planner"), assistant("writer")], max_turns=1)
+    await leyden_run(team, "hello")  # type: ignore[misc]
+    gone = weakref.ref(team)
+    del team
+    for _ in range(5):  # what AutoGen's tasks hold goes with the next steps of the event loop
+        await asyncio.sleep(0)
+        gc.collect()
+    assert gone() is None
 
 
 async def test_a_task_must_be_text_or_messages(assistant: Agents) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import openai
 import pytest
 from autogen_agentchat.teams import Swarm
 from autogen_core import CancellationToken
@@ -95,3 +96,17 @@ async def test_a_tool_that_no_assistant_calls(assistant: Agents) -> None:
     ]
     outer, inner = tools(attempt)[1:]
     assert inner.parent_id == outer.span_id
+
+
+async def test_a_blocking_tool_that_asks_a_model_in_its_thread(assistant: Agents, provider: FakeModelServer) -> None:
+    def consult(query: str) -> str:
+        """Consult a model."""
+        with openai.OpenAI(base_url=provider.base_url, api_key="secret") as client:
+            asked: Any = [{"role": "user", "content": query}]
+            return str(client.chat.completions.create(model="other", messages=asked).choices[0].message.content)
+
+    with recorded_attempt() as attempt:
+        await assistant("writer", tools=[consult], reflect_on_tool_use=True).run(task="hello")
+    assert calls(attempt) == ["writer", "writer", "writer"]
+    (tool,) = tools(attempt)
+    assert attempt.llm[1].parent_id == tool.span_id

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -30,13 +31,16 @@ class Watched:
     def __init__(self) -> None:
         self._classes: weakref.WeakKeyDictionary[type, dict[str, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
         """Class → name of a call → (original, wrapper)."""
+        self._lock = threading.Lock()
 
     def look(self) -> None:
         """Wrap the classes of clients that there are by now."""
         models = sys.modules.get("autogen_core.models")
         for cls in _below(models.ChatCompletionClient) if models is not None else ():
             if cls not in self._classes and not issubclass(cls, openai_base()):
-                self._classes[cls] = {name: _wrap(cls, name) for name in _CALLS if name in vars(cls)}
+                with self._lock:
+                    if cls not in self._classes:
+                        self._classes[cls] = {name: _wrap(cls, name) for name in _CALLS if name in vars(cls)}
 
     def release(self) -> None:
         """Put the originals back; a wrapper that somebody else has wrapped stays, and passes calls on."""
@@ -79,7 +83,7 @@ def openai_base() -> tuple[type, ...]:
 def on_openai(client: Any) -> bool:
     """Whether `client` calls the `openai` SDK: AutoGen's own, one that holds such a client, or one that holds the SDK's."""
     sdk = sys.modules.get("openai")
-    ends = openai_base() + (() if sdk is None else (sdk.OpenAI, sdk.AsyncOpenAI))
+    ends = openai_base() + tuple(getattr(sdk, name) for name in ("OpenAI", "AsyncOpenAI") if hasattr(sdk, name))
     models = sys.modules["autogen_core.models"]
     seen: set[int] = set()
     waiting = [client]

@@ -43,7 +43,7 @@ class _Fresh:
     """The state in which a team or an agent is to begin each run, with that of every team and agent inside it."""
 
     def __init__(self) -> None:
-        self._states: list[tuple[Any, Any]] | None = None
+        self._states: list[tuple[weakref.ref[Any], Any]] | None = None
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def turn(self) -> asyncio.Lock:
@@ -61,9 +61,12 @@ class _Fresh:
                 walk.agents(target)
                 # Teams first: to reset one resets its members, whose own states are put back after.
                 members = sorted(walk.runners.values(), key=lambda member: not isinstance(member, Team))
-                self._states = [(member, await member.save_state()) for member in members]
+                self._states = [(weakref.ref(member), await member.save_state()) for member in members]
                 return
-            for member, state in self._states:
+            for reference, state in self._states:
+                member: Any = reference()
+                if member is None:  # it was taken out of the team
+                    continue
                 await (member.reset() if isinstance(member, Team) else member.on_reset(CancellationToken()))
                 await member.load_state(state)
         except Exception as error:
