@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -27,6 +28,7 @@ from openai.types.shared import Reasoning
 from pydantic import BaseModel
 
 import leyden
+from leyden import binding
 from leyden.errors import RoutingError
 from leyden.testing.recording import RecordedAttempt, recorded_attempt
 from leyden.testing.server import FakeModelServer
@@ -214,6 +216,20 @@ async def test_time_out_and_retries_are_those_of_the_agents_client(
         assert [request.status for request in policy_server.requests] == [500, 200]
         assert [call.retries for call in recorded.calls] == [1]
         assert PolicyModel(model, endpoint)._client.timeout == 21
+
+
+async def test_many_turns_leave_one_client_and_no_model_behind(client: AsyncOpenAI, attempt: Attempt) -> None:
+    """The SDK makes a new model object for every turn of an agent that names its model by text."""
+    set_default_openai_client(client)
+    agent = Agent(name="writer", model="own", tools=[lookup])
+    gc.collect()
+    before = len(binding._made)
+    with attempt("writer") as recorded:
+        await asyncio.gather(*(Runner.run(agent, "hi") for _ in range(20)))
+    gc.collect()
+    assert len(recorded.calls) == 40
+    assert len(binding._made) == before
+    assert len(clients._clients[asyncio.get_running_loop()]) == 1
 
 
 async def test_every_event_loop_has_connections_of_its_own(attempt: Attempt) -> None:
