@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import BaseChatAgent, MessageFilterAgent, MessageFilterConfig, SocietyOfMindAgent
+from autogen_agentchat.agents import (
+    BaseChatAgent,
+    CodeExecutorAgent,
+    MessageFilterAgent,
+    MessageFilterConfig,
+    SocietyOfMindAgent,
+)
 from autogen_agentchat.agents._message_filter_agent import PerSourceFilter
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseChatMessage, ModelClientStreamingChunkEvent, TextMessage
@@ -276,6 +283,23 @@ async def test_a_filter_of_the_same_name_is_its_agent(assistant: Agents, name: s
         await RoundRobinGroupChat([agent], max_turns=1).run(task="hello")
         await agent.on_messages([TextMessage(content="hello", source="user")], CancellationToken())
     assert calls(attempt) == [path, path]
+
+
+@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor:UserWarning")
+async def test_an_agent_that_writes_and_runs_code(
+    client: OpenAIChatCompletionClient, provider: FakeModelServer, tmp_path: Path
+) -> None:
+    from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
+
+    texts = iter(["```sh\necho warm\n```", "It is warm.", "Nothing to run."])
+    provider.reply = lambda body: next(texts)
+    async with LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+        coder = CodeExecutorAgent("coder", code_executor=executor, model_client=client)
+        with recorded_attempt() as attempt:
+            await RoundRobinGroupChat([coder], max_turns=1).run(task="hello")
+            await coder.on_messages([TextMessage(content="hello", source="user")], CancellationToken())
+    assert calls(attempt) == ["coder"] * len(provider.requests)
+    assert turns(attempt) == ["coder", "coder"]
 
 
 class Core(RoutedAgent):
