@@ -285,7 +285,7 @@ async def test_a_filter_of_the_same_name_is_its_agent(assistant: Agents, name: s
     assert calls(attempt) == [path, path]
 
 
-@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor:UserWarning")
+@pytest.mark.filterwarnings("ignore:(Using LocalCommandLineCodeExecutor|No approval function):UserWarning")
 async def test_an_agent_that_writes_and_runs_code(
     client: OpenAIChatCompletionClient, provider: FakeModelServer, tmp_path: Path
 ) -> None:
