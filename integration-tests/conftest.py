@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # the programs beside the tests
 
 
 collect_ignore = ["third_party"]  # a repository of its own, see the session of that name
+if importlib.util.find_spec("crewai") is None:
+    collect_ignore.append("together")  # see the session of that name
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import functools
 import importlib.util
 import os
 import string
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,20 @@ def reward(answer: str) -> float:
 @functools.cache
 def app_class(framework: str) -> type[AgentApp]:
     """The app of an adapter's conformance suite, from the file that holds it."""
-    path = PLUGINS / framework / "tests" / "test_conformance.py"
-    specification = importlib.util.spec_from_file_location(f"conformance_of_{framework.replace('-', '_')}", path)
+    os.environ.setdefault("OPENAI_AGENTS_DISABLE_TRACING", "1")  # it would send traces to its maker
+    tests = PLUGINS / framework / "tests"
+    if (tests / "conftest.py").exists():  # sets what the framework must find in the environment when it is imported
+        _load(tests / "conftest.py")
+    app: type[AgentApp] = _load(tests / "test_conformance.py").App
+    return app
+
+
+def _load(path: Path) -> Any:
+    name = f"{path.parent.parent.name.replace('-', '_')}_{path.stem}"
+    specification = importlib.util.spec_from_file_location(name, path)
     assert specification is not None
     assert specification.loader is not None
-    module: Any = importlib.util.module_from_spec(specification)
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module  # where the classes of the file look up their annotations
     specification.loader.exec_module(module)
-    app: type[AgentApp] = module.App
-    return app
+    return module

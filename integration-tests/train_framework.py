@@ -81,7 +81,7 @@ def train(framework: str, python: str, directory: Path) -> dict[str, Any]:
 
 
 def store_url(directory: Path) -> str:
-    return f"sqlite:{directory / 'store.db'}"
+    return f"sqlite:///{directory / 'store.db'}"
 
 
 @contextmanager
