@@ -345,3 +345,22 @@ async def test_tools_that_act_on_a_machine_are_recorded(attempt: Attempt) -> Non
     assert tool.attributes[attributes.TOOL_RESULT] == "ran as writer"
     assert "ls" in tool.attributes[attributes.TOOL_ARGUMENTS]
     assert tool.attributes[attributes.TOOL_CALL_ID] == "c1"
+
+
+async def test_what_goes_wrong_in_recording_a_tool_is_only_logged(
+    run: Any, chat: Chat, attempt: Attempt, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*args: Any) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("leyden.tracing.set_content", broken)
+    with attempt() as recorded:
+        result = await run(Agent(name="writer", model=chat, tools=[lookup]), "hi")
+    assert result.final_output == "answer of own to 3 messages"
+    assert len(named(recorded, "execute_tool lookup")) == 1
+    assert "could not be recorded" in caplog.text
+    monkeypatch.setattr("leyden_openai_agents.tools._attributes", broken)
+    with attempt() as recorded:
+        await run(Agent(name="writer", model=chat, tools=[lookup]), "hi")
+    assert callers(recorded) == ["writer", "writer"]
+    assert "it runs without a span" in caplog.text
