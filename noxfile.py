@@ -33,7 +33,10 @@ TESTS_FOUND_NONE = 5
 
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.error_on_external_run = True
-nox.options.sessions = ["lint", "tooling", "types", "tests", "example", "import_only", "integration", "demo_small"]
+nox.options.sessions = [
+    "lint", "tooling", "types", "tests", "together", "example", "import_only", "third_party",
+    "integration", "train_frameworks", "demo_small", "conformance", "support",
+]  # fmt: skip
 
 
 def pytest(
@@ -110,6 +113,8 @@ def tests(session: nox.Session, name: str, end: str) -> None:
     package = packages()[name]
     python = make(session, light(package, end))
     note_versions(session, python, package, end)
+    if end == "oldest":  # the thousand are run once for each framework
+        session.env.setdefault("LEYDEN_TEST_ROLLOUTS", os.environ.get("LEYDEN_TEST_ROLLOUTS", "200"))
     pytest(session, str(package.tests), "-m", "not heavy", python=python)
 
 
@@ -222,6 +227,13 @@ def together(session: nox.Session) -> None:
     for package in adapters().values():
         pytest(session, str(package.tests / "test_conformance.py"), python=python, part=package.name)
     pytest(session, str(ROOT / "integration-tests" / "together"), python=python, part="two-frameworks")
+
+
+@nox.session
+def support(session: nox.Session) -> None:
+    """Whether docs/support.json says what this run's results say; `-- --record` makes it say so."""
+    session.install(*pins("tools"), "packaging")
+    session.run("python", ".ci/tooling/support.py", *(session.posargs or ["--compare"]), str(RESULTS))
 
 
 @nox.session(venv_backend="none")

@@ -75,6 +75,9 @@ def results(folder: Path) -> Record:
                 report, versions = folder / f"{stem}.xml", folder / f"{stem}.versions.json"
                 if report.exists() and versions.exists() and (seen := judged(report)):
                     entry |= {"versions": json.loads(versions.read_text()), server: seen}
+            training = folder / f"{slug(f'train_frameworks({name})')}.training.json"
+            if end == "latest" and training.exists():
+                entry["training"] = json.loads(training.read_text())["rewards"]
             if entry:
                 found.setdefault(name, {})[end] = entry
     return found
@@ -107,6 +110,8 @@ def gaps(record: Record) -> list[str]:
                 for server in SERVERS.values()
                 if server not in entry
             ]
+            if end == "latest" and "training" not in entry:
+                wrong.append(f"{name}: no agent was trained")
             wrong += [
                 f"{name}, {end}: {capability} failed on {server}"
                 for server in SERVERS.values()

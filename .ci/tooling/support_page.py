@@ -9,7 +9,7 @@ from packages import Package, adapters
 from suite import capabilities, meanings
 
 Record = dict[str, dict[str, dict[str, Any]]]
-"""Adapter → end of its range → {"versions", "scripted", "vllm"}; the last two: capability → what `support.judged` says."""
+"""Adapter → end of its range → versions, scripted and vllm (capability → what `support.judged` says), training (rewards)."""
 
 INTRODUCTION = """
 Written by `.ci/tooling/support.py` from what `nox -s tests conformance` left in `docs/support.json`; do not edit it.
@@ -59,11 +59,22 @@ def page(record: Record) -> str:
     for name, package in adapters().items():
         reasons = lacking(record.get(name, {}))
         supported = ", ".join(f"`{requirement}`" for requirement in package.supported)
-        lines += ["", f"## {package.distribution}", "", f"Supports {supported}."]
+        lines += ["", f"## {package.distribution}", "", f"Supports {supported}.{trained(record.get(name, {}))}"]
         lines += (
             ["", *[f"- {capability.replace('_', ' ')}: {reason}" for capability, reason in reasons]] if reasons else []
         )
     return "\n".join(lines) + "\n"
+
+
+def trained(entries: Mapping[str, Mapping[str, Any]]) -> str:
+    """What the short training of one of its agents did."""
+    rewards = entries.get("latest", {}).get("training")
+    if not rewards:
+        return ""
+    return (
+        f" A short real training (`nox -s train_frameworks`: verl, vLLM, a tiny model) of its marked writer raised the mean "
+        f"reward of a step from {rewards[0]:.2f} to {rewards[-1]:.2f}; its unmarked planner kept its own endpoint."
+    )
 
 
 def lacking(entries: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -69,7 +69,8 @@ def test_results_become_capabilities_of_a_version(adapter: Package, tmp_path: Pa
     left_by(tmp_path, "tests-made", *GOOD, case("test_other", module="plugins.made.tests.test_more"))
     scripted = skipped("needs a scripted server")
     left_by(tmp_path, "conformance-made", case("test_callers"), case("test_stream", scripted))
-    assert support.results(tmp_path) == {"made": {"latest": entry()}}
+    (tmp_path / "train-frameworks-made.training.json").write_text('{"rewards": [0.5, 0.9], "other": 1}')
+    assert support.results(tmp_path) == {"made": {"latest": entry(training=[0.5, 0.9])}}
 
 
 def test_one_failed_test_fails_its_capability(adapter: Package, tmp_path: Path) -> None:
@@ -95,11 +96,12 @@ def test_a_run_of_one_part_leaves_the_others(adapter: Package) -> None:
 
 
 def test_gaps_are_versions_that_were_not_run_or_are_not_supported_and_failures(adapter: Package) -> None:
-    assert support.gaps({"made": {"latest": entry(), "oldest": entry()}}) == []
+    assert support.gaps({"made": {"latest": entry(training=[0.5, 0.9]), "oldest": entry()}}) == []
     assert support.gaps({}) == ["made: the latest version was not tested", "made: the oldest version was not tested"]
     only_scripted = {"versions": {"frame": "3.1"}, "scripted": {"run": "failed"}}
     assert support.gaps({"made": {"latest": only_scripted, "oldest": entry(versions={"frame": "1.6"})}}) == [
         "made: the latest version was not run on vllm",
+        "made: no agent was trained",
         "made, latest: run failed on scripted",
         "made, latest: frame 3.1 was tested, frame<3,>=1.5 is supported",
         "made, oldest: frame 1.6 was tested, the oldest supported one is 1.5",
@@ -119,9 +121,12 @@ def test_the_table_tells_seen_from_lacking(adapter: Package) -> None:
     cells = dict(zip(rows[0].split(" | "), rows[2].split(" | "), strict=True))
     assert cells["tested with"] == "frame 1.5"
     assert (cells["run"], cells["stream"], cells["cached"], cells["handoff"]) == ("✓✓", "✓", "–", "?")
-    page = support_page.page({"made": {"latest": entry(), "oldest": entry(scripted={"run": "passed"})}})
+    page = support_page.page(
+        {"made": {"latest": entry(training=[0.5, 0.875]), "oldest": entry(scripted={"run": "passed"})}}
+    )
     assert "- cached: none (latest)" in page
-    assert "Supports `frame<3,>=1.5`." in page
+    assert "Supports `frame<3,>=1.5`. A short real training" in page
+    assert "from 0.50 to 0.88" in page
 
 
 def test_the_table_in_the_readme_is_the_only_thing_that_changes(adapter: Package) -> None:
