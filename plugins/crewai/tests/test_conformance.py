@@ -58,7 +58,9 @@ class App(AgentApp):
         return made
 
     def agent(self, role: str, instructions: str, **given: Any) -> Agent:
-        return Agent(role=role, backstory=instructions, goal="Be of help.", **{"llm": self.llm(), **given})
+        # Without retries of a whole turn: they would call an async client in a second loop, which httpx does not bear.
+        given = {"llm": self.llm(), "max_retry_limit": 0, **given}
+        return Agent(role=role, backstory=instructions, goal="Be of help.", **given)
 
     def task(self, agent: Agent, tools: bool = False, **given: Any) -> Task:
         return Task(
@@ -85,11 +87,11 @@ class App(AgentApp):
     async def stream(self, question: str) -> list[str]:
         crew = self.target
         crew.stream = True
-        pieces: list[str] = []
-        async for chunk in await crew.akickoff(inputs={"task": question}):
-            if chunk.chunk_type.value == "text" and chunk.agent_role == "writer":
-                pieces.append(chunk.content)
-        return pieces
+        return [
+            chunk.content
+            async for chunk in await crew.akickoff(inputs={"task": question})
+            if chunk.chunk_type.value == "text" and chunk.agent_role == "writer"
+        ]
 
     async def sub_agent(self, question: str) -> str:
         manager = self.agent("planner", PLANNER, allow_delegation=True)

@@ -83,7 +83,11 @@ class Models:
         if not self.active or scope is None or not scope.resources.marks:
             return
         held = getattr(agent, "__dict__", {})  # not by attribute: some of these fields warn that they are deprecated
-        for model in (held.get("llm"), held.get("function_calling_llm"), getattr(held.get("planning_config"), "llm", None)):
+        for model in (
+            held.get("llm"),
+            held.get("function_calling_llm"),
+            getattr(held.get("planning_config"), "llm", None),
+        ):
             if is_model(model) and not speaks_chat_completions(model):
                 self._wrap(type(model), "call", _call)
                 self._wrap(type(model), "acall", _acall)

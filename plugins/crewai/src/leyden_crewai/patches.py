@@ -42,7 +42,9 @@ _HELPERS_OF_SOME_VERSIONS = (
 )
 
 
-def _patch(module: str, symbol: str, make: Callable[[Function], Function], reason: str, optional: bool = False) -> Patch:
+def _patch(
+    module: str, symbol: str, make: Callable[[Function], Function], reason: str, optional: bool = False
+) -> Patch:
     return Patch(module, symbol, make, reason, VERIFIED, optional=optional)
 
 
