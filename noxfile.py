@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / ".ci" / "tooling"))
 
 from environments import CACHE, TOOLS, all_together, heavy, light, make, newest_pins, pins  # noqa: E402
-from packages import Package, adapters, ends, examples, packages, read_requirements, resolve  # noqa: E402
+from packages import Package, adapters, ends, examples, heavy_examples, packages, read_requirements, resolve  # noqa: E402
 from scripted_server import scripted_server  # noqa: E402
 from summary import slug  # noqa: E402
 
@@ -190,8 +190,8 @@ def integration(session: nox.Session) -> None:
     for package in packages().values():
         if package.heavy:
             pytest(session, str(package.tests), python=python, part=package.name)
-    if examples():
-        folders = [str(folder) for folder in examples().values()]
+    if heavy_examples():
+        folders = [str(folder) for folder in heavy_examples().values()]
         pytest(session, *folders, "-m", "heavy", python=python, part="examples", empty_is_fine=True)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import nox
 from packaging.requirements import Requirement
 
-from packages import ROOT, Needs, Package, adapters, examples, read_requirements, resolve
+from packages import ROOT, Needs, Package, adapters, read_requirements, resolve
 
 CACHE = ROOT / ".cache"
 CONSTRAINTS = ROOT / ".ci" / "constraints"
@@ -129,7 +129,7 @@ def heavy(session: nox.Session) -> str:
     if given := os.environ.get("LEYDEN_HEAVY"):
         return str(Path(given) / "bin" / "python")
     wanted = read_requirements(ROOT / "integration-tests" / "requirements.txt")
-    for folder in examples().values():
+    for folder in heavy_examples().values():
         wanted += read_requirements(folder / "requirements.txt")
     needs = resolve(wanted)
     outside = sorted({*map(str, needs.outside), *(str(r) for local in needs.local for r in local.supported), *TOOLS})

@@ -166,6 +166,14 @@ def examples() -> dict[str, Path]:
     return {path.parent.name: path.parent for path in sorted((ROOT / "examples").glob("*/requirements.txt"))}
 
 
+def heavy_examples() -> dict[str, Path]:
+    """Examples with tests for the heavy environment, which then has what they need; the others' frameworks may not fit."""
+    tests = {name: (folder / "tests").glob("test_*.py") for name, folder in examples().items()}
+    return {
+        name: examples()[name] for name, files in tests.items() if any("mark.heavy" in f.read_text() for f in files)
+    }
+
+
 def adapters() -> dict[str, Package]:
     """The packages that stand under the adapter conformance suite."""
     return {name: package for name, package in packages().items() if (package.tests / "test_conformance.py").exists()}

@@ -15,7 +15,7 @@ sys.path[:0] = [str(ROOT / ".ci" / "tooling"), str(ROOT / "docs")]
 import contracts  # noqa: E402
 import make_figures  # noqa: E402
 import summary  # noqa: E402
-from packages import Package, packages, resolve  # noqa: E402
+from packages import Package, examples, heavy_examples, packages, resolve  # noqa: E402
 
 
 @pytest.fixture
@@ -51,6 +51,12 @@ def test_own_packages_become_folders_and_are_followed() -> None:
 def test_a_name_of_ours_without_a_folder_is_an_error() -> None:
     with pytest.raises(LookupError, match="leyden-nothing"):
         resolve([Requirement("leyden-nothing")])
+
+
+def test_only_examples_with_heavy_tests_decide_what_is_in_the_heavy_environment() -> None:
+    assert set(heavy_examples()) <= set(examples())
+    assert "langgraph_calculator" in heavy_examples()
+    assert "prompt_choice" not in heavy_examples()
 
 
 def test_an_edge_that_the_architecture_has_not_is_found(plugin: Package) -> None:
