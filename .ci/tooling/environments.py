@@ -17,7 +17,7 @@ from pathlib import Path
 import nox
 from packaging.requirements import Requirement
 
-from packages import ROOT, Needs, Package, adapters, read_requirements, resolve
+from packages import ROOT, Needs, Package, adapters, heavy_examples, read_requirements, resolve
 
 CACHE = ROOT / ".cache"
 CONSTRAINTS = ROOT / ".ci" / "constraints"
