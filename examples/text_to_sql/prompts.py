@@ -47,8 +47,7 @@ SHOTS: dict[str, Shots] = {
     ),
 }
 CHECKS: Shots = (
-    ("How many cats are there?\nSELECT count(*) FROM cats\n12", "yes"),
     ("What is the age of Tom?\nSELECT name FROM cats WHERE name = 'Tom'\nTom", "no"),
+    ("How many cats are there?\nSELECT count(*) FROM cats\n12", "yes"),
     ("Which cat has the colour red?\nSELECT name FROM cats WHERE colour = 'red'\nTom", "yes"),
-    ("How many dogs are old?\nSELECT name FROM dogs WHERE age = 'old'\nRex", "no"),
 )

@@ -1,7 +1,7 @@
 """All of the example in one command: the model, the tasks, a server for the base model, `train.py`, and what came of it.
 
-``python run.py`` writes everything it makes to ``data/`` and ``runs/``, and then ``RESULTS.json`` (the figures) and
-``RESULTS.md`` (the same as tables). It does so for a run that failed, too.
+``python run.py`` writes everything it makes to ``data/`` and ``runs/``; then it adds the run to ``RESULTS.json`` (the figures)
+and writes ``RESULTS.md`` (those of all runs as tables). It does so for a run that failed, too.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ import argparse
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import tasks
+from settings import LEARNING
 
 from leyden.memory import MemoryWatch
 from leyden_lightningrl.serve import served
@@ -37,30 +40,53 @@ def main() -> int:
     subprocess.run([sys.executable, HERE.parent / "langgraph_calculator" / "model.py", MODEL], check=True)
     before = set(HERE.glob("runs/*"))
     started = time.monotonic()
-    with served(MODEL, name="base", context=512, kv_bytes=64 << 20, log=HERE / "data" / "base.log") as url:
-        environment = os.environ | {"BASE_URL": url, "BASE_MODEL": "base"}
-        with MemoryWatch() as memory:
-            status = train(environment, options.limit)
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/v1"
+    environment = os.environ | {"BASE_URL": url, "BASE_MODEL": "base"}
+    with MemoryWatch() as memory, training(environment) as process:  # starts at once: it takes minutes, like the server
+        log = HERE / "data" / "base.log"
+        with served(MODEL, name="base", port=port, context=512, kv_bytes=64 << 20, log=log):
+            status = finish(process, options.limit)
     made = sorted(set(HERE.glob("runs/*")) - before)
     results = {
         "command": " ".join(["python run.py", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d"),
         "cores": len(os.sched_getaffinity(0)),
+        "settings": {name: value for name, value in LEARNING.items() if name not in ("model", "server_arguments")},
         "status": status,
         "seconds": round(time.monotonic() - started),
         "peak_memory_bytes": memory.peak,
         "base_server": url.removesuffix("/v1"),
         **(figures(made[-1]) if made else {}),
     }
-    (HERE / "RESULTS.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (HERE / "RESULTS.md").write_text(page(results), encoding="utf-8")
-    print(page(results))
+    file = HERE / "RESULTS.json"
+    runs = [*(json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []), results]
+    file.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
+    (HERE / "RESULTS.md").write_text(page(runs), encoding="utf-8")
     return status
 
 
-def train(environment: Mapping[str, str], limit: float | None) -> int:
-    """Run ``train.py`` to its end, or until it is interrupted after ``limit`` seconds; returns its exit status."""
+def free_port() -> int:
+    """A TCP port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def training(environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """``train.py`` as a process, which is interrupted where the block ends before it does."""
     process = subprocess.Popen([sys.executable, "train.py"], cwd=HERE, env=environment)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+
+
+def finish(process: subprocess.Popen[bytes], limit: float | None) -> int:
+    """Wait for the end of a process, which is interrupted after ``limit`` seconds; returns its exit status."""
     try:
         return process.wait(limit)
     except subprocess.TimeoutExpired:
@@ -85,23 +111,34 @@ TRAIN = ("train/reward", "train/calls", "train/sampled_tokens", "train/groups_wi
 SHOWN = ("step", *SETS, *TRAIN, *(f"time/{phase}" for phase in (*PHASES, "step")))
 
 
-def page(results: Mapping[str, Any]) -> str:
-    """The results as a page."""
+def page(runs: Sequence[Mapping[str, Any]]) -> str:
+    """All runs as a page, the newest one first."""
+    lines = [
+        "# What the runs did",
+        "",
+        "Written by `run.py` from `RESULTS.json`, which has the same figures; the newest run first.",
+    ]
+    for results in reversed(runs):
+        lines += ["", f"## `{results['command']}`, {results['date']}", "", *section(results)]
+    return "\n".join(lines) + "\n"
+
+
+def section(results: Mapping[str, Any]) -> list[str]:
+    """One run as lines of the page."""
     summary = results.get("summary", {})
     outcome = summary.get("status") or f"ended with status {results['status']}"
-    lines = ["# What the run did", "", "Written by `run.py`; the same figures are in `RESULTS.json`.", ""]
-    lines += [
-        f"`{results['command']}` on {results['cores']} cores, {results['date']}: {outcome}, {results['seconds']} s with all "
-        f"starts, peak memory (PSS) of the training {results['peak_memory_bytes'] / 2**30:.1f} GiB."
+    settings = ", ".join(f"{name} {value}" for name, value in results["settings"].items())
+    lines = [
+        f"On {results['cores']} cores: {outcome}, {results['seconds']} s with all starts, peak memory (PSS) of all processes "
+        f"{results['peak_memory_bytes'] / 2**30:.1f} GiB. Settings: {settings}."
     ]
     if summary.get("reason"):
         lines += ["", f"Reason: {summary['reason']}"]
-    scores = [row for row in summary.get("scores") or () if row["held_out"]]
-    if scores:
-        cells = [
-            (row["metric"].removesuffix("/reward"), percent(row["before"]), percent(row["after"])) for row in scores
-        ]
-        lines += ["", "Held-out scores, greedy:", "", *table(("set", "before", "after"), cells)]
+    measured = [row for row in results.get("steps", ()) if any(name in row for name in SETS)]
+    if measured:
+        heads = ("after step", *(name.removesuffix("/reward") for name in SETS))
+        cells = [[f"{row['step']:.0f}", *(percent(row[name]) for name in SETS)] for row in measured]
+        lines += ["", "Held-out scores, greedy:", "", *table(heads, cells)]
     steps = [row for row in results.get("steps", ()) if "train/reward" in row]
     if steps:
         heads = ("step", "reward (sampled)", "calls", "tokens sampled", *(f"{phase} s" for phase in PHASES))
@@ -112,7 +149,7 @@ def page(results: Mapping[str, Any]) -> str:
             "",
             *table(("agent", "calls", "to", "in training rows or scores"), [calls(row, results) for row in agents]),
         ]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def cells_of(row: Mapping[str, float]) -> list[str]:

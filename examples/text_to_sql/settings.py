@@ -6,8 +6,8 @@ LEARNING: dict[str, Any] = {
     "model": "data/model",
     "tasks_per_step": 8,
     "group_size": 6,
-    "steps": 6,
-    "learning_rate": 3e-5,
+    "steps": 4,
+    "learning_rate": 4e-5,
     # At 1.0 this model, of 4-bit weights, is too noisy to write twenty tokens of SQL.
     "temperature": 0.7,
     # Against the whole step, not the own group alone: a group that is wrong throughout still unlearns its wrong answer.

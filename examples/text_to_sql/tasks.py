@@ -4,8 +4,8 @@
 ``{"database", "question", "gold", "split"}`` a line:
 
 - ``train.jsonl``: 320 questions about the databases world, web and system (``--seed`` draws these only);
-- ``val.jsonl``: 48 questions about the same databases, but rows and numbers that training never asks for;
-- ``schemas.jsonl``: 24 questions about the databases america and python, which training never shows.
+- ``val.jsonl``: 40 questions about the same databases, but rows and numbers that training never asks for;
+- ``schemas.jsonl``: 20 questions about the databases america and python, which training never shows.
 
 The held-out sets are the same whatever the seed. ``gold`` is a right query; its result is never empty or zero.
 """
@@ -162,7 +162,7 @@ PATTERNS: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
 }
 SEEN, UNSEEN = ("world", "web", "system"), ("america", "python")
-SIZES = {"train": 320, "val": 48, "schemas": 24}
+SIZES = {"train": 320, "val": 40, "schemas": 20}
 HELD_OUT_SEED = 0
 
 
