@@ -199,26 +199,50 @@ def test_flows(server: FakeModelServer) -> None:
     assert sorted(callers(attempt)) == ["planner", "writer"]
 
 
-@tool
-def unused() -> str:
-    """Not needed: CrewAI asks an agent that has tools for no schema, and converts its answer."""
-    raise AssertionError("nobody calls it")
+class Local(BaseLLM):
+    """A model class of the user's own, which knows no tools: CrewAI puts them into the text."""
+
+    def call(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+        return "Final Answer: Green."
+
+    def supports_function_calling(self) -> bool:
+        return False
+
+
+class Talkative(Local):
+    """The same, of a kind that knows tools."""
+
+    def supports_function_calling(self) -> bool:
+        return True
 
 
 def converted(body: dict[str, Any]) -> Any:
-    """The answer of a model that fits no schema until CrewAI asks to convert it."""
-    asked = json.dumps(body["messages"])
-    return '{"colour": "blue", "count": 2}' if "I am writer." not in asked else "It is blue, and two."
+    """Blue by the schema that the agent is asked for; green for the text that CrewAI asks to convert."""
+    if body.get("tools"):
+        return {"tool_calls": [{"name": body["tools"][0]["function"]["name"], "arguments": GREEN.model_dump()}]}
+    return (GREEN if "It is green" in str(body["messages"]) else Answer(colour="blue", count=2)).model_dump_json()
+
+
+GREEN = Answer(colour="green", count=3)
+
+
+def in_words() -> Any:
+    """A guardrail after which the answer fits no schema any more; without annotations, which CrewAI would read."""
+    return lambda output: (True, "It is green, and three.")
 
 
 @pytest.mark.parametrize("kind", ["output_pydantic", "output_json"])
-def test_the_converters_call_is_the_agents(server: FakeModelServer, policy: FakeModelServer, kind: str) -> None:
+@pytest.mark.parametrize("local", [False, True])
+def test_the_converters_call_is_the_agents(
+    server: FakeModelServer, policy: FakeModelServer, kind: str, local: bool
+) -> None:
     policy.reply = converted
+    given = {"llm": Talkative(model="local")} if local else {}
     with marked(policy, "writer") as attempt:
-        output = crew(task(agent(server), tools=[unused], **{kind: Answer})).kickoff()
-    assert (output.json_dict or output.pydantic.model_dump()) == {"colour": "blue", "count": 2}
-    assert set(callers(attempt)) == {"writer"}
-    assert len(policy.bodies) >= 2, "CrewAI did not ask to convert the answer"
+        output = crew(task(agent(server, **given), guardrail=in_words(), **{kind: Answer})).kickoff()
+    assert (output.json_dict or output.pydantic.model_dump()) == GREEN.model_dump()
+    assert callers(attempt) == ["writer"] * 2
+    assert len(policy.bodies) == 2
     assert not server.requests
     assert len(turns(attempt)) == 1
 
@@ -228,10 +252,9 @@ async def test_the_converters_call_is_the_agents_in_an_event_loop(
 ) -> None:
     policy.reply = converted
     with marked(policy, "writer") as attempt:
-        output = await crew(task(agent(server), tools=[unused], output_pydantic=Answer)).akickoff()
-    assert output.pydantic == Answer(colour="blue", count=2)
-    assert set(callers(attempt)) == {"writer"}
-    assert len(policy.bodies) >= 2
+        output = await crew(task(agent(server), guardrail=in_words(), output_pydantic=Answer)).akickoff()
+    assert output.pydantic == GREEN
+    assert callers(attempt) == ["writer"] * 2
     assert not server.requests
 
 
@@ -258,16 +281,6 @@ def test_a_call_that_cannot_be_routed_fails_the_attempt_and_is_not_sent(server: 
         crew(task(agent(server, max_retry_limit=2))).kickoff()
     assert len(attempt.scope.failures) == 3, "CrewAI tries three times"
     assert not server.requests
-
-
-class Local(BaseLLM):
-    """A model class of the user's own, which knows no tools: CrewAI puts them into the text."""
-
-    def call(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
-        return "Final Answer: Green."
-
-    def supports_function_calling(self) -> bool:
-        return False
 
 
 def test_a_model_that_knows_no_tools_is_stood_in_for(server: FakeModelServer, policy: FakeModelServer) -> None:
