@@ -88,7 +88,19 @@ def store_url(directory: Path) -> str:
 def running(framework: str, python: str, directory: Path, provider: str) -> Iterator[None]:
     """The app's runner, in its own environment."""
     target = f"{Path(__file__).with_name('framework_agents.py')}:solve"
-    command = [python, "-m", "leyden", "runner", target, "--store", store_url(directory), "--concurrency", "12"]
+    command = [
+        python,
+        "-m",
+        "leyden",
+        "runner",
+        target,
+        "--store",
+        store_url(directory),
+        "--concurrency",
+        "12",
+        "--lease",
+        "90",
+    ]
     added = {"LEYDEN_TEST_FRAMEWORK": framework, "LEYDEN_TEST_PROVIDER": provider}
     with open(directory / "runner.txt", "w") as log:
         runner = subprocess.Popen(command, env={**os.environ, **added}, stdout=log, stderr=log)
