@@ -15,6 +15,7 @@ from crewai.tools import tool
 from pydantic import BaseModel
 
 import leyden
+from leyden import attributes
 from leyden.plugins import plugins
 from leyden.testing.recording import RecordedAttempt, recorded_attempt
 from leyden.testing.server import FakeModelServer
@@ -309,6 +310,37 @@ def test_a_model_that_knows_no_tools_is_stood_in_for(server: FakeModelServer, po
     assert output.token_usage.total_tokens > 0
     with recorded_attempt() as attempt:
         assert crew(task(writer)).kickoff().raw == "Green."
+
+
+def test_a_tools_arguments_and_result_are_recorded() -> None:
+    @tool
+    def setting(config: str, input: str = "") -> dict[str, str]:
+        """Make a setting."""
+        return {"made": config}
+
+    with recorded_attempt() as attempt:
+        setting.run(config="warm")
+        setting.run("cold")
+        setting.to_structured_tool().invoke({"config": "wet"})
+    given = [span.attributes[attributes.TOOL_ARGUMENTS] for span in attempt.spans]
+    assert given == ['{"config": "warm"}', "cold", '{"config": "wet"}']
+    assert [json.loads(span.attributes[attributes.TOOL_RESULT])["made"] for span in attempt.spans] == [
+        "warm",
+        "cold",
+        "wet",
+    ]
+
+
+def test_a_tool_that_fails_is_a_failed_span() -> None:
+    @tool
+    def broken() -> str:
+        """Fail."""
+        raise ValueError("no way")
+
+    with recorded_attempt() as attempt, pytest.raises(ValueError, match="no way"):
+        broken.run()
+    (span,) = attempt.spans
+    assert span.error == "ValueError: no way"
 
 
 def test_model_classes_are_left_as_they_were(server: FakeModelServer, policy: FakeModelServer) -> None:

@@ -135,7 +135,7 @@ def tool_run(original: Function) -> Function:
     def run(tool: Any, *args: Any, **kwargs: Any) -> Any:
         if not recording():
             return original(tool, *args, **kwargs)
-        with _tool_span(tool, args, kwargs) as opened:
+        with _tool_span(tool, _given(original, args, kwargs)) as opened:
             result = original(tool, *args, **kwargs)
             tracing.set_content(opened, attributes.TOOL_RESULT, result)
             return result
@@ -150,7 +150,7 @@ def tool_arun(original: Function) -> Function:
     async def arun(tool: Any, *args: Any, **kwargs: Any) -> Any:
         if not recording():
             return await original(tool, *args, **kwargs)
-        with _tool_span(tool, args, kwargs) as opened:
+        with _tool_span(tool, _given(original, args, kwargs)) as opened:
             result = await original(tool, *args, **kwargs)
             tracing.set_content(opened, attributes.TOOL_RESULT, result)
             return result
@@ -158,9 +158,15 @@ def tool_arun(original: Function) -> Function:
     return arun
 
 
-def _tool_span(tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AbstractContextManager[trace.Span]:
+def _given(original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a tool was called with: the input of `invoke(input, config)`, or the arguments of `run(...)`."""
+    if original.__name__ in ("invoke", "ainvoke"):
+        return args[0] if args else kwargs.get("input")
+    return kwargs if not args else args[0] if len(args) == 1 and not kwargs else [*args, kwargs]
+
+
+def _tool_span(tool: Any, given: Any) -> AbstractContextManager[trace.Span]:
     name = str(getattr(tool, "name", type(tool).__name__))
-    given: Any = kwargs.get("input", args[0] if len(args) == 1 else args) if args or "config" in kwargs else kwargs
     return tracing.span(
         f"execute_tool {name}",
         "tool",
