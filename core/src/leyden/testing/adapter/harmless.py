@@ -185,7 +185,9 @@ def functions_of(modules: tuple[str, ...]) -> dict[str, Any]:
         if module is None or not any(name == one or name.startswith(one + ".") for one in modules):
             continue
         for key, value in list(vars(module).items()):
-            if isinstance(value, FunctionType):
+            if (
+                type(value) is FunctionType
+            ):  # isinstance would ask a lazy module's stand-in for its class, which may raise
                 found[f"{name}.{key}"] = value
             elif isinstance(value, type) and value.__module__ == name:
                 for method, part in list(vars(value).items()):
