@@ -34,8 +34,8 @@ from leyden.testing.server import FakeModelServer
 SETTINGS: dict[str, Any] = {
     "group_size": 6,
     "tasks_per_step": 2,
-    "steps": 5,
-    "learning_rate": 1e-2,
+    "steps": 4,
+    "learning_rate": 7e-3,
     "max_prompt_tokens": 4096,
     "max_response_tokens": 64,
     "val_before": False,
