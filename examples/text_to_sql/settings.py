@@ -6,7 +6,7 @@ LEARNING: dict[str, Any] = {
     "model": "data/model",
     "tasks_per_step": 8,
     "group_size": 6,
-    "steps": 4,
+    "steps": 5,
     "learning_rate": 4e-5,
     # At 1.0 this model, of 4-bit weights, is too noisy to write twenty tokens of SQL.
     "temperature": 0.7,
