@@ -4,10 +4,10 @@ from typing import Any
 
 LEARNING: dict[str, Any] = {
     "model": "data/model",
-    "tasks_per_step": 10,
+    "tasks_per_step": 8,
     "group_size": 8,
-    "steps": 6,
-    "learning_rate": 2e-5,
+    "steps": 5,
+    "learning_rate": 3e-5,
     # Against the whole step, not the own group alone: a group that is wrong throughout still unlearns its wrong answer.
     "baseline": "batch_mean",
     "scale": "batch_std",
