@@ -99,6 +99,18 @@ def test_one_that_was_wrapped_by_somebody_else_becomes_inert(framework: Any) -> 
     assert framework.add(1, 2) == 103
 
 
+def test_one_that_was_wrapped_by_somebody_else_is_not_applied_twice_later(framework: Any) -> None:
+    installed = patches("add")
+    remove = installed.install()
+    ours = framework.add
+    framework.add = lambda a, b: ours(a, b) + 100
+    remove()
+    remove = installed.install()
+    assert framework.add(1, 2) == 2 * 103
+    remove()
+    assert framework.add(1, 2) == 103
+
+
 def test_a_symbol_that_is_gone_is_told_and_the_rest_is_applied(
     framework: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -48,6 +48,9 @@ class _Applied:
     name: str
     original: Function
     replacement: Function
+    current: list[bool]
+    """[True] until it is taken out. One that somebody else wraps stays in the chain of calls, and must not come back to life
+    below a newer one of ours."""
 
 
 @dataclass(eq=False)
@@ -108,6 +111,7 @@ class Patches:
         with self._lock:
             self.users = 0
             for done in reversed(self._applied):
+                done.current[0] = False
                 if vars(done.owner).get(done.name) is done.replacement:
                     setattr(done.owner, done.name, done.original)
             self._applied.clear()
@@ -148,17 +152,17 @@ class Patches:
             return
         if any(done.owner is owner and done.name == name for done in self._applied):
             return
-        made, method = patch.make(original), bool(path)
+        made, method, current = patch.make(original), bool(path), [True]
 
         def call(wrapped: Function, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if not self.active:
+            if not current[0]:
                 return wrapped(*args, **kwargs)
             return made(instance, *args, **kwargs) if method else made(*args, **kwargs)
 
         # A wrapt wrapper still looks like its original (coroutine function, generator function, signature).
         replacement: Function = wrapt.FunctionWrapper(original, call)
         setattr(owner, name, replacement)
-        self._applied.append(_Applied(owner, name, original, replacement))
+        self._applied.append(_Applied(owner, name, original, replacement, current))
 
     def _check_version(self) -> None:
         if not self._warned and (problem := outside(self.requires)):
