@@ -23,6 +23,7 @@ from opentelemetry import context as otel_context
 import leyden
 from leyden.plugins import plugins
 from leyden.scope import current_agent
+from leyden.types import Resources
 from leyden_langchain.adapter import leyden_doctor, leyden_info
 from leyden_langchain.patches import patches
 
@@ -170,7 +171,7 @@ async def test_a_chat_model_can_carry_the_name(attempt: Attempt, sink: Any) -> N
 
     seen: list[str] = []
     model = Model(messages=iter([AIMessage("one"), AIMessage("two"), AIMessage("three"), AIMessage("four")]))
-    with attempt():
+    with attempt(resources=Resources()):  # no marks: this model has no stand-in
         assert model.with_config(run_name="writer").invoke("x").content == "one"
         assert (await model.ainvoke("x", config={"run_name": "critic"})).content == "two"
         assert model.invoke("x").content == "three"

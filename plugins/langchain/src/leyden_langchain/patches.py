@@ -12,7 +12,7 @@ from leyden.patching import Function, Patch, Patches
 from leyden_langchain.identity import named_run
 from leyden_langchain.package import SUPPORTED
 from leyden_langchain.spans import tool_arun, tool_run
-from leyden_langchain.stand_in import swapped
+from leyden_langchain.stand_in import swapped, text_model
 
 VERIFIED = "langchain-core 0.3.68, 1.0.7, 1.8.3"
 
@@ -59,6 +59,26 @@ patches = Patches(
                 VERIFIED,
             )
             for method in _CALLS
+        ),
+        *(
+            Patch(
+                "langchain_core.language_models.chat_models",
+                f"BaseChatModel.{method}",
+                swapped,
+                "stand-ins for chat models that are called below `invoke`",
+                VERIFIED,
+            )
+            for method in ("generate", "agenerate")
+        ),
+        *(
+            Patch(
+                "langchain_core.language_models.llms",
+                f"BaseLLM.{method}",
+                text_model,
+                "the refusal of a marked agent's text model",
+                VERIFIED,
+            )
+            for method in ("generate", "agenerate", "stream", "astream")
         ),
     ],
 )

@@ -1,47 +1,36 @@
 """Stand-ins for chat models of other protocols: a `ChatOpenAI` at the policy's endpoint takes the call of a marked agent.
 
 The messages are LangChain's own, so what is said stays what it was. What was bound to the model in another provider's form
-(tools, tool choice) is put into OpenAI's.
+is put into OpenAI's by `leyden_langchain.arguments`.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import logging
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 from leyden.binding import bound
 from leyden.errors import RoutingError
 from leyden.patching import Function
 from leyden.types import Endpoint
+from leyden_langchain.arguments import translated
 
-logger = logging.getLogger(__name__)
-
-_KEPT = (
-    "temperature",
-    "max_tokens",
-    "top_p",
-    "stop",
-    "streaming",
-    "disable_streaming",
-    "cache",
-    "name",
-    "tags",
-    "metadata",
-)
-"""Fields of a chat model that mean the same to `ChatOpenAI`."""
-_SPOKEN = frozenset(
-    {
-        *("stop", "temperature", "max_tokens", "max_completion_tokens", "top_p", "seed", "n", "presence_penalty"),
-        *("frequency_penalty", "logit_bias", "tools", "tool_choice", "parallel_tool_calls", "response_format"),
-        *("stream_options", "extra_body", "strict"),
-    }
-)
-"""Call arguments that chat completions know."""
-_told: set[str] = set()
+_KEPT = {
+    "temperature": ("temperature",),
+    "max_tokens": ("max_tokens", "max_output_tokens"),
+    "top_p": ("top_p",),
+    "stop": ("stop", "stop_sequences"),
+    "streaming": ("streaming",),
+    "disable_streaming": ("disable_streaming",),
+    "cache": ("cache",),
+    "name": ("name",),
+    "tags": ("tags",),
+    "metadata": ("metadata",),
+}
+"""Fields of `ChatOpenAI`, and what those of other chat models are called that mean the same."""
 
 
 def swapped(original: Function) -> Function:
@@ -53,6 +42,11 @@ def swapped(original: Function) -> Function:
         stand_in = bound(model)
         return (model, kwargs) if stand_in is None else (stand_in, translated(kwargs))
 
+    return _with_other(original, other)
+
+
+def _with_other(original: Function, other: Callable[[Any, dict[str, Any]], tuple[Any, dict[str, Any]]]) -> Function:
+    """A method of a model that is called on what `other` gives for the model and the keyword arguments."""
     if inspect.isasyncgenfunction(original):
 
         @functools.wraps(original)
@@ -106,57 +100,53 @@ def make_stand_in(model: Any, endpoint: Endpoint) -> Any:
     """
     try:
         from langchain_openai import ChatOpenAI
+        from pydantic import SecretStr
     except ImportError:
         raise RoutingError(
             f"a marked agent's {type(model).__name__} does not speak the OpenAI protocol; for the model that takes its place: "
             f"pip install langchain-openai"
         ) from None
-    given = {name: getattr(model, name, None) for name in _KEPT}
-    given = {name: value for name, value in given.items() if value is not None and name in ChatOpenAI.model_fields}
     return ChatOpenAI(
         base_url=endpoint.base_url,
-        api_key=endpoint.api_key or "none",
+        api_key=SecretStr(endpoint.api_key or "none"),
         model=endpoint.model,
         use_responses_api=False,
         callbacks=getattr(model, "callbacks", None),
-        **given,
+        http_async_client=_async_client(),
+        **{name: value for name, value in _kept(model).items() if name in ChatOpenAI.model_fields},
     )
 
 
-def translated(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Call arguments in OpenAI's form; what only another provider knows is left out, and logged once."""
-    found = dict(kwargs)
-    for name in ("tools", "functions"):
-        if name in found:
-            found["tools"] = [tool for given in found.pop(name) or () for tool in _tools(given)]
-    if "tool_choice" in found:
-        found["tool_choice"] = _tool_choice(found["tool_choice"])
-    lost = sorted(
-        name for name in found if name not in _SPOKEN and name not in ("config", "input") and name[:3] != "ls_"
-    )
-    for name in lost:
-        del found[name]
-        if name not in _told:
-            _told.add(name)
-            logger.warning(
-                "the policy's endpoint does not know the argument %r of the model it stands in for; left out", name
-            )
+def _kept(model: Any) -> dict[str, Any]:
+    """What a chat model was told, by the names of `ChatOpenAI`'s fields."""
+    found: dict[str, Any] = {}
+    for field, names in _KEPT.items():
+        value = next((value for name in names if (value := getattr(model, name, None)) is not None), None)
+        if value is not None:
+            found[field] = value
+    # ChatAnthropic must have a limit and takes the most that its own model can say, which is more than a policy's may.
+    profile = getattr(model, "profile", None)
+    if isinstance(profile, Mapping) and found.get("max_tokens") == profile.get("max_output_tokens"):
+        found.pop("max_tokens", None)
     return found
 
 
-def _tools(given: Any) -> list[dict[str, Any]]:
-    """A bound tool in OpenAI's form: of Anthropic and others by LangChain's own converter, of Gemini by its declarations."""
-    from langchain_core.utils.function_calling import convert_to_openai_tool
+@functools.cache
+def _async_client() -> Any:
+    """The HTTP client of all stand-ins. It keeps no connection, since one that is kept dies with its event loop."""
+    from openai import DEFAULT_CONNECTION_LIMITS, DefaultAsyncHttpxClient
 
-    if isinstance(given, Mapping) and "function_declarations" in given:
-        return [{"type": "function", "function": dict(one)} for one in given["function_declarations"]]
-    return [convert_to_openai_tool(given)]
+    limits = type(DEFAULT_CONNECTION_LIMITS)(max_connections=None, max_keepalive_connections=0)
+    return DefaultAsyncHttpxClient(limits=limits)
 
 
-def _tool_choice(given: Any) -> Any:
-    """A tool choice in OpenAI's form; Anthropic's is `{"type": "auto" | "any" | "none" | "tool", "name": …}`."""
-    if not isinstance(given, Mapping) or given.get("type") == "function":
-        return "required" if given == "any" else given
-    if given.get("type") == "tool":
-        return {"type": "function", "function": {"name": given["name"]}}
-    return {"any": "required"}.get(str(given.get("type")), given.get("type"))
+def text_model(original: Function) -> Function:
+    """`BaseLLM.generate` and its like: nothing stands in for a text model, so a marked agent's call fails loudly."""
+
+    def checked(model: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        module = sys.modules.get("langchain_openai.llms.base")
+        if module is None or not isinstance(model, module.BaseOpenAI):  # the transport refuses those itself
+            bound(model)
+        return model, kwargs
+
+    return _with_other(original, checked)
