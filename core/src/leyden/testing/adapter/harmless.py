@@ -185,11 +185,10 @@ def functions_of(modules: tuple[str, ...]) -> dict[str, Any]:
         if module is None or not any(name == one or name.startswith(one + ".") for one in modules):
             continue
         for key, value in list(vars(module).items()):
-            if (
-                type(value) is FunctionType
-            ):  # isinstance would ask a lazy module's stand-in for its class, which may raise
+            kind = type(value)  # isinstance would ask a lazy module's stand-in for its class, which may raise
+            if kind is FunctionType:
                 found[f"{name}.{key}"] = value
-            elif isinstance(value, type) and value.__module__ == name:
+            elif issubclass(kind, type) and value.__module__ == name:
                 for method, part in list(vars(value).items()):
                     if isinstance(part, (FunctionType, classmethod, staticmethod, property)):
                         found[f"{name}.{key}.{method}"] = part
