@@ -7,9 +7,9 @@ slash, which would make two levels of the path out of one, becomes a hyphen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, cast
 
 from opentelemetry import context as otel_context
@@ -20,16 +20,25 @@ _TURN = otel_context.create_key("leyden-crewai-turn")
 _HELPER = otel_context.create_key("leyden-crewai-helper")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """What an agent is at work on: its name, and the task or the messages that it was given."""
+    """What an agent is at work on: its name, and the task or the messages that it was given.
 
-    name: str
-    work: object
+    A task is not kept alive: threads of a pool keep the context that they last worked in.
+    """
+
+    __slots__ = ("_work", "name")
+
+    def __init__(self, name: str, work: object) -> None:
+        self.name = name
+        self._work: Callable[[], object]
+        try:
+            self._work = weakref.ref(work)
+        except TypeError:  # text, a list of messages
+            self._work = lambda: work
 
     def is_again(self, other: Turn | None) -> bool:
         """Whether this is `other` once more: CrewAI retries an agent by calling it inside its own, failed turn."""
-        return other is not None and other.name == self.name and other.work is self.work is not None
+        return other is not None and other.name == self.name and other._work() is self._work() is not None
 
 
 def agent_name(agent: Any) -> str:
