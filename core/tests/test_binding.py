@@ -108,3 +108,13 @@ def test_a_forgotten_model_leaves_nothing_behind(adapter: list[Any]) -> None:
     assert place in binding._made
     del model, adapter[:]
     assert place not in binding._made
+
+
+def test_stand_ins_of_old_endpoints_are_let_go(adapter: list[Any]) -> None:
+    model = Model()
+    for version in range(100):
+        endpoint = Endpoint(base_url="http://127.0.0.1:9/v1", model=f"policy-{version}", version=version)
+        with recorded_attempt({"default": endpoint}, {"writer": "default"}), leyden.agent("writer"):
+            binding.bound(model)
+    assert len(binding._made[id(model)][1]) <= 10
+    assert len(adapter) == 100

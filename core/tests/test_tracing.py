@@ -195,3 +195,24 @@ def test_ids_neither_follow_nor_disturb_a_seeded_agent() -> None:
             pass
     assert len({span.span_id for span in attempt.spans}) == 3
     assert len({span.trace_id for span in attempt.spans}) == 2
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise LookupError("no text")
+
+
+def test_what_has_no_text_disturbs_neither_the_agent_nor_its_own_error() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with recorded_attempt() as attempt:
+        with pytest.raises(Unspeakable), leyden.agent("writer"):
+            opened = trace.get_current_span()
+            opened.set_attribute("a", Unspeakable())  # type: ignore[arg-type]
+            opened.set_attribute("b", endless)
+            raise Unspeakable
+        with pytest.raises(Unspeakable), tracing.span("step"):
+            raise Unspeakable
+    writer, step = attempt.spans
+    assert (writer.error, step.error) == ("Unspeakable", "Unspeakable")
+    assert (writer.attributes["a"], writer.attributes["b"]) == ("<Unspeakable>", "<list>")

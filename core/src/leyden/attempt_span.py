@@ -78,7 +78,10 @@ class AttemptSpan(trace.Span):
     def set_attribute(self, key: str, value: AttributeValue) -> None:
         """Set one attribute: text, a number, a truth value, or a sequence of them; anything else is kept as its text."""
         if not self.end_ns and value is not None:
-            self.attributes[key] = _plain(value)
+            try:
+                self.attributes[key] = _plain(value)
+            except Exception:  # a `__str__` of the user's may raise anything, a list may hold itself
+                self.attributes[key] = f"<{type(value).__name__}>"
 
     def set_attributes(self, attributes: Mapping[str, AttributeValue]) -> None:
         """Set several."""

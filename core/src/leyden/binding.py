@@ -20,6 +20,8 @@ Key = tuple[str, str, str]
 
 _made: dict[int, tuple[object, dict[Key, object]]] = {}
 """Stand-ins by the id of the model object, with a weak reference (or the object itself) that keeps the id from being reused."""
+_KEPT = 8
+"""Stand-ins of one model object that are kept: a long training may have many endpoints, one for each version of the weights."""
 _lock = threading.Lock()
 
 
@@ -72,6 +74,8 @@ def _stand_in(model: object, agent: str, policy: str, endpoint: Endpoint) -> obj
                     f"protocol and no installed adapter can put another in its place. Give the agent an OpenAI-compatible "
                     f"client, or take the mark off it"
                 )
+            if len(made) >= _KEPT:
+                del made[next(iter(made))]
             made[key] = stand_in
         return made[key]
 

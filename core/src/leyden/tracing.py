@@ -182,8 +182,11 @@ def watch(other: TracerProvider) -> None:
 
 
 def error_text(error: BaseException) -> str:
-    """What a span says of an exception: its type and its message, 500 characters at most."""
-    return f"{type(error).__name__}: {error}"[:500]
+    """What a span says of an exception: its type and its message, 500 characters at most. Never raises."""
+    try:
+        return f"{type(error).__name__}: {error}"[:500]
+    except Exception:  # a `__str__` of the user's that fails must not take the place of the error itself
+        return type(error).__name__
 
 
 def fail(span: trace.Span, error: BaseException) -> None:
