@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leyden.testing.adapter.base import POLICY_KEY, QUESTION, Base, needs, policy, recorded_attempt
+from leyden.testing.adapter.base import POLICY_KEY, QUESTION, Base, instrumented, needs, policy, recorded_attempt
 from leyden.testing.adapter.capture import outcome
 from leyden.testing.adapter.script import role_of
 from leyden.testing.server import FakeModelServer, ModelRequest
@@ -158,10 +158,14 @@ class RoutingRules(Base):
 
     @needs("foreign")
     async def test_an_unmarked_model_of_another_protocol_is_left_alone(
-        self, adapters: None, provider: FakeModelServer, server: FakeModelServer
+        self, provider: FakeModelServer, server: FakeModelServer
     ) -> None:
+        async with self.made(provider) as app:
+            bare = await outcome(app.foreign(QUESTION))
         async with self.made(provider, server) as app:
-            with self.marked(server, self.app.planner):
+            with instrumented(), self.marked(server, self.app.planner) as attempt:
                 left = await outcome(app.foreign(QUESTION))
-        assert isinstance(left, Exception), "the local model raises when it is called; it was not called"
+        assert isinstance(bare, Exception), "the local model raises when it is called; it was not called"
+        assert type(left) is type(bare)
+        assert not attempt.scope.failures
         assert "writer" not in callers(server) | callers(provider)
