@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import asyncio
 import contextlib
 from typing import Any
@@ -129,6 +130,8 @@ class TestCrewAI(AdapterSuite):
     plugin = "crewai"
     app = App
     instrumentor = CrewAIInstrumentor
+    # A rollout takes half a second of processor time, nearly all of it CrewAI's own; the thousand are for when they are asked for.
+    rollouts = AdapterSuite.rollouts if "LEYDEN_TEST_ROLLOUTS" in os.environ else 300
     lacks = {
         "handoff": "agents of a crew do not hand a conversation over; they delegate tasks, see sub_agent",
         "cached": "CrewAI caches results of tools, not answers of models",
