@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import asyncio
 import contextlib
+import os
 from typing import Any
 
 from crewai import LLM, Agent, Crew, Process, Task
@@ -130,7 +130,7 @@ class TestCrewAI(AdapterSuite):
     plugin = "crewai"
     app = App
     instrumentor = CrewAIInstrumentor
-    # A rollout takes half a second of processor time, nearly all of it CrewAI's own; the thousand are for when they are asked for.
+    # A rollout takes half a second of processor time, nearly all of it CrewAI's own; 1,000 on request.
     rollouts = AdapterSuite.rollouts if "LEYDEN_TEST_ROLLOUTS" in os.environ else 300
     lacks = {
         "handoff": "agents of a crew do not hand a conversation over; they delegate tasks, see sub_agent",
