@@ -86,7 +86,7 @@ class LeydenSpec:
 
     @hookspec(firstresult=True)
     def leyden_run(self, target: object, task: Any) -> Awaitable[Any] | None:
-        """Run the framework's own object on a task, where the user gave no rollout function."""
+        """Run the framework's own object on a task, for programs that run any framework's object."""
 
     @hookspec
     def leyden_span(self, span: Span) -> None:
