@@ -114,7 +114,7 @@ def tests(session: nox.Session, name: str, end: str) -> None:
     python = make(session, light(package, end))
     note_versions(session, python, package, end)
     if end == "oldest":  # the thousand are run once for each framework
-        session.env.setdefault("LEYDEN_TEST_ROLLOUTS", os.environ.get("LEYDEN_TEST_ROLLOUTS", "200"))
+        session.env.setdefault("LEYDEN_TEST_ROLLOUTS", os.environ.get("LEYDEN_TEST_ROLLOUTS", "300"))
     pytest(session, str(package.tests), "-m", "not heavy", python=python)
 
 
