@@ -5,10 +5,10 @@
 The app is the one of the adapter's conformance suite (a planner's call, a writer's call of a tool, the writer's answer).
 The model server runs in a process of its own. Each framework has an environment of its own, made with uv under
 .cache/overhead, with Leyden's adapters and the instrumentations of OpenTelemetry, OpenInference and OpenLLMetry that exist
-for it. In each round every kind runs in a fresh process, in a new order; figures are medians over all runs of a kind, per
-LLM call. `CPU` is processor time of the process, `wall` the time that passes. Leyden runs inside an attempt, with the
-exporter that a runner uses and every span and message recorded; the others record to a batching exporter that throws spans
-away, with messages recorded where they can (they have no token ids).
+for it. In each round every kind runs in a fresh process, in a new order; figures are lowest deciles over all runs of a kind
+(what a run costs while nobody takes the core away), per LLM call. `CPU` is processor time of the process, `wall` the time
+that passes. Leyden runs inside an attempt, with the exporter that a runner uses and every span and message recorded; the
+others record to a batching exporter that throws spans away, with messages recorded where they can (they have no token ids).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def measure(framework: str, given: argparse.Namespace) -> tuple[list[dict[str, A
     rows = []
     for clock in ("cpu", "wall"):
         ms = {
-            kind: statistics.median(value for done in rounds for value in done[clock]) * 1e3 / CALLS
+            kind: statistics.quantiles([value for done in rounds for value in done[clock]], n=10)[0] * 1e3 / CALLS
             for kind, rounds in taken.items()
         }
         best = min((kind for kind in kinds[2:]), key=lambda kind: ms[kind])
@@ -147,6 +147,11 @@ def main() -> None:
         versions |= {f"{name} ({framework})" if name in versions else name: text for name, text in seen.items()}
         for row in found:
             print(f"{row['measure']:<64} {row['ours']:>8.3f} {row['other']:>8.3f}  x{row['ratio']}", flush=True)
+        write(rows, versions, given)
+
+
+def write(rows: list[dict[str, Any]], versions: dict[str, str], given: argparse.Namespace) -> None:
+    """Write what was measured so far."""
     result = {
         "benchmark": "adapter_overhead",
         "title": "adapter overhead, nothing marked",
