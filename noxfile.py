@@ -113,8 +113,8 @@ def tests(session: nox.Session, name: str, end: str) -> None:
     package = packages()[name]
     python = make(session, light(package, end))
     note_versions(session, python, package, end)
-    if end == "oldest":  # the thousand are run once for each framework
-        session.env.setdefault("LEYDEN_TEST_ROLLOUTS", os.environ.get("LEYDEN_TEST_ROLLOUTS", "300"))
+    if end == "oldest":  # the thousand, and memory, are judged once for each framework
+        session.env.setdefault("LEYDEN_TEST_ROLLOUTS", os.environ.get("LEYDEN_TEST_ROLLOUTS", "100"))
     pytest(session, str(package.tests), "-m", "not heavy", python=python)
 
 
