@@ -19,7 +19,7 @@ class App(AgentApp):
         return question
 
 
-NOTHING = dict.fromkeys(CAPABILITIES, "a test")
+NOTHING = dict.fromkeys((*CAPABILITIES, "instrumentor"), "a test")
 
 
 def suite(**members: Any) -> type:
@@ -53,6 +53,11 @@ def test_what_the_app_cannot_do_must_be_said() -> None:
         suite(lacks={**NOTHING, "stream": ""})
     with pytest.raises(TypeError, match="lacks names speak"):
         suite(lacks={**NOTHING, "speak": "it cannot"})
+
+
+def test_an_adapter_without_an_instrumentor_says_why() -> None:
+    with pytest.raises(TypeError, match="names no instrumentor"):
+        suite(lacks={name: why for name, why in NOTHING.items() if name != "instrumentor"})
 
 
 def test_what_the_app_can_do_must_not_be_denied() -> None:

@@ -150,7 +150,7 @@ class HarmlessRules(Base):
     async def test_observation_alone_reroutes_nothing(self, provider: FakeModelServer) -> None:
         """The adapter as an OpenTelemetry instrumentor: its spans go to the application's own provider."""
         if self.instrumentor is None:
-            pytest.skip("the adapter names no instrumentor")
+            pytest.skip(f"no instrumentor: {self.lacks['instrumentor']}")
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import SimpleSpanProcessor
         from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter

@@ -22,7 +22,10 @@ class AdapterSuite(IdentityRules, CaptureRules, RoutingRules, HarmlessRules, End
             if name.startswith("test_") and getattr(cls, name, None) is not getattr(AdapterSuite, name):
                 _check_override(cls, name)
         if (app := getattr(cls, "app", None)) is not None:
-            _check_capabilities(cls.__name__, capabilities(app), dict(cls.lacks))
+            lacks = dict(cls.lacks)
+            if not lacks.pop("instrumentor", None) and cls.instrumentor is None:
+                raise TypeError(f"{cls.__name__} names no instrumentor: name it, or say in `lacks` why there is none")
+            _check_capabilities(cls.__name__, capabilities(app), lacks)
 
 
 def _check_override(cls: type, name: str) -> None:
